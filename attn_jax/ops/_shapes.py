@@ -1,0 +1,63 @@
+"""Shape checks shared by the ops: raised before compute, written for people."""
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+
+def compute_dtype(*arrays: Array) -> jnp.dtype:
+    """The dtype of logits, softmax, features and states: at least float32."""
+    return jnp.promote_types(jnp.result_type(*arrays), jnp.float32)
+
+
+def check_qkv(q: Array, k: Array, v: Array | None = None) -> None:
+    """q: *b t h d, k: *b s g d, v: *b s g e, with h a multiple of g."""
+    named = {"q": q, "k": k} | ({} if v is None else {"v": v})
+    for name, x in named.items():
+        _check_float_rank(name, x)
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"k: got {k.shape[-1]} features (last axis of {k.shape}) for q's "
+            f"{q.shape[-1]}; expected the same d on q: *b t h d and k: *b s g d"
+        )
+    check_heads("k", k, "q", q)
+    if v is not None and v.shape[:-1] != k.shape[:-1]:
+        raise ValueError(
+            f"v: got shape {v.shape} for k's {k.shape}; expected the same leading, "
+            "length and head axes: k: *b s g d, v: *b s g e"
+        )
+
+
+def check_heads(name: str, x: Array, query_name: str, query: Array) -> None:
+    """x: *b _ g _ against query: *b _ h _: same leading axes, h a multiple of g."""
+    _check_float_rank(name, x)
+    _check_float_rank(query_name, query)
+    if x.shape[:-3] != query.shape[:-3]:
+        raise ValueError(
+            f"{name}: got leading axes {x.shape[:-3]} (shape {x.shape}) for "
+            f"{query_name}'s {query.shape[:-3]} (shape {query.shape}); expected the "
+            "same; broadcast them first"
+        )
+    check_groups(name, x.shape[-2], query_name, query.shape[-2])
+
+
+def check_groups(name: str, g: int, query_name: str, h: int) -> None:
+    if g == 0 or h % g:
+        raise ValueError(
+            f"{name}: got {g} heads for {query_name}'s {h}; expected a number of "
+            "key/value heads g that divides the number of query heads h, in the "
+            "layout *b t h d"
+        )
+
+
+def _check_float_rank(name: str, x: Array) -> None:
+    if x.ndim < 3:
+        raise ValueError(
+            f"{name}: got shape {x.shape} with {x.ndim} axes; expected at least 3, "
+            "length, heads and features in the layout *b t h d; one head is "
+            f"{name}[..., None, :]"
+        )
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise TypeError(
+            f"{name}: got dtype {x.dtype}; expected a floating dtype; cast it first, "
+            f"e.g. {name}.astype(jnp.float32)"
+        )

@@ -1,0 +1,144 @@
+"""Softmax attention (Attention Is All You Need, Vaswani et al. 2017, equation 1)."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from attn_jax.ops._masking import (
+    allowed_for,
+    hide_keys,
+    hide_queries,
+    masked_softmax,
+    weighted_sum,
+)
+from attn_jax.ops._shapes import check_qkv, compute_dtype
+from attn_jax.ops.masks import Mask
+
+IMPLEMENTATIONS = ("auto", "dense")
+
+
+@partial(jax.jit, static_argnames=("implementation", "block_size"))
+def softmax_attention(
+    q: Float[Array, "*b t h d"],
+    k: Float[Array, "*b s g d"],
+    v: Float[Array, "*b s g e"],
+    *,
+    mask: Mask | None = None,
+    bias: Float[Array, "..."] | None = None,
+    scale: float | Float[Array, ""] | None = None,
+    logit_cap: float | Float[Array, ""] | None = None,
+    implementation: str = "auto",
+    block_size: int | None = None,
+) -> Float[Array, "*b t h e"]:
+    """Attention whose weights are a softmax of scaled dot products.
+
+        y_i = sum_j w_ij v_j,   w_ij = exp(l_ij) / sum_{j' allowed} exp(l_ij'),
+        l_ij = cap(scale q_i . k_j) + bias_ij,   cap(x) = logit_cap tanh(x / logit_cap)
+
+    Reduces to the mean of the visible values when q = 0 and bias is None. A query
+    that may attend to nothing gives exactly 0.
+
+    Cost: O(t s (d + e)) time and O(h t s) memory per example.
+
+    Reference: Vaswani et al. 2017, equation 1; grouped heads as in Ainslie et al.
+    2023 (query head j reads key/value head j // (h / g)).
+
+    Args:
+      q: queries.
+      k: keys; g divides h.
+      v: values; their width may differ from the keys'.
+      mask: what each query may attend to; None is everything.
+      bias: added to the logits after the cap, shape *#b #h #t #s; differentiable.
+      scale: multiplies the dot products; None is d**-0.5.
+      logit_cap: bounds the scaled dot products smoothly; None is no bound.
+      implementation: "dense", the definition, or "auto", the fastest that is exact.
+      block_size: length of a tile, for implementations that work in tiles.
+
+    Returns:
+      One vector a query and head, in the dtype of v. Logits and softmax are computed
+      in at least float32.
+
+    Raises:
+      ValueError, TypeError: shapes, dtypes or a mask that do not fit.
+    """
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(
+            f"implementation: got {implementation!r}; expected one of "
+            f"{', '.join(map(repr, IMPLEMENTATIONS))}"
+        )
+    if block_size is not None and (not isinstance(block_size, int) or block_size < 1):
+        raise ValueError(
+            f"block_size: got {block_size!r}; expected an int >= 1, or None for the "
+            "measured default"
+        )
+    check_qkv(q, k, v)
+    allowed = allowed_for(mask, q.shape[:-3], q.shape[-2], q.shape[-3], k.shape[-3])
+    weights = _weights(q, k, allowed, bias, scale, logit_cap)
+    return weighted_sum(weights, hide_keys(v, allowed)).astype(v.dtype)
+
+
+@jax.jit
+def softmax_attention_weights(
+    q: Float[Array, "*b t h d"],
+    k: Float[Array, "*b s g d"],
+    *,
+    mask: Mask | None = None,
+    bias: Float[Array, "..."] | None = None,
+    scale: float | Float[Array, ""] | None = None,
+    logit_cap: float | Float[Array, ""] | None = None,
+) -> Float[Array, "*b h t s"]:
+    """The weights w_ij of `softmax_attention`, for looking at them.
+
+    Every row sums to 1, or to 0 where the query may attend to nothing; a masked slot
+    is exactly 0. `softmax_attention` equals these weights times v.
+
+    Cost: O(t s d) time and O(h t s) memory per example.
+
+    Args, Raises: as in `softmax_attention`.
+
+    Returns:
+      Weights in at least float32.
+    """
+    check_qkv(q, k)
+    allowed = allowed_for(mask, q.shape[:-3], q.shape[-2], q.shape[-3], k.shape[-3])
+    return _weights(q, k, allowed, bias, scale, logit_cap)
+
+
+def dot_product_logits(
+    q: Float[Array, "*b t h d"],
+    k: Float[Array, "*b s g d"],
+    *,
+    scale: float | Float[Array, ""] | None = None,
+) -> Float[Array, "*b h t s"]:
+    """l_ij = scale q_i . k_j in at least float32; scale=None is d**-0.5."""
+    *leading, t, h, d = q.shape
+    s, g = k.shape[-3:-1]
+    dtype = compute_dtype(q, k)
+    scale = max(d, 1) ** -0.5 if scale is None else scale
+    grouped = (q.astype(dtype) * scale).reshape(*leading, t, g, h // g, d)
+    logits = jnp.einsum("...tgrd,...sgd->...grts", grouped, k.astype(dtype))
+    return logits.reshape(*leading, h, t, s)
+
+
+def _weights(q, k, allowed, bias, scale, logit_cap):
+    q, k = hide_queries(q, allowed), hide_keys(k, allowed)
+    logits = dot_product_logits(q, k, scale=scale)
+    if logit_cap is not None:
+        logits = logit_cap * jnp.tanh(logits / logit_cap)
+    if bias is not None:
+        logits = logits + _check_bias(bias, logits.shape).astype(logits.dtype)
+    return masked_softmax(logits, allowed)
+
+
+def _check_bias(bias: Array, shape: tuple[int, ...]) -> Array:
+    fits = 3 <= bias.ndim <= len(shape) and all(
+        m in (1, n) for m, n in zip(bias.shape[::-1], shape[::-1], strict=False)
+    )
+    if not fits:
+        raise ValueError(
+            f"bias: got shape {bias.shape}; expected one that broadcasts to "
+            f"(*b, h, t, s) = {shape}, with at least the axes (h, t, s)"
+        )
+    return bias.reshape((1,) * (len(shape) - bias.ndim) + bias.shape)
