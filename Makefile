@@ -1,0 +1,69 @@
+# Two commands do all the set-up: `make demo` and `make test`. They need a Python from
+# 3.11 to 3.13, pip and make. `make help` lists the others.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+# The interpreter that `.venv` is made with, once; afterwards that of `.venv` itself.
+PYTHON ?= $(shell $(PY) -c "" 2>/dev/null && echo $(PY) || echo python3)
+# Arguments of the demo, as in: make demo ARGS="--mechanisms softmax linear".
+ARGS ?=
+# Arguments of pytest, as in: make pytest TESTS="tests/ops -k linear".
+TESTS ?=
+WORKERS ?= 2
+
+# Somebody who names an interpreter must not get the one of an earlier call.
+ifneq ($(filter command environment,$(firstword $(origin PYTHON))),)
+EXACT := --exact
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format types pytest smoke constraints python \
+	environment-test environment-experiments clean
+
+help: ## list the targets
+	@echo "make TARGET [PYTHON=python3.12]"
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) \
+		| awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+demo: environment-experiments ## compare the mechanisms on real text; ARGS="--steps 50 ..."
+	$(PY) -m experiments.compare $(ARGS)
+
+test: ## every check and every test: lint, types, pytest, smoke
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory pytest
+	@$(MAKE) --no-print-directory smoke
+
+lint: environment-test ## ruff: rules, import direction, format
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+
+format: environment-test ## let ruff rewrite what it can
+	$(PY) -m ruff check --fix
+	$(PY) -m ruff format
+
+types: environment-test ## type check of the package
+	$(PY) -m basedpyright
+
+pytest: environment-test ## the test suite alone; TESTS="tests/ops -k linear"
+	$(PY) -m pytest -n $(WORKERS) $(TESTS)
+
+smoke: environment-test ## the built wheel on every other Python from 3.11 to 3.13
+	$(PY) tools/smoke.py
+
+constraints: environment-test ## pin the versions again, on every Python
+	$(PY) tools/pin.py
+
+clean: ## remove environments, caches and build products; keeps runs/
+	rm -rf .venv .venv-3.* .jax_cache .pytest_cache .ruff_cache .hypothesis build dist
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+		2>/dev/null || { \
+		echo "attn_jax needs Python 3.11, 3.12 or 3.13, but PYTHON=$(PYTHON) is:" \
+			"$$($(PYTHON) --version 2>&1 | head -n 1)." >&2; \
+		echo "Name another one: make $(or $(MAKECMDGOALS),demo) PYTHON=python3.12" >&2; \
+		exit 1; }
+
+environment-test environment-experiments: environment-%: python
+	@$(PYTHON) tools/environment.py $(EXACT) $(VENV) $*
