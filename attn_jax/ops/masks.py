@@ -7,7 +7,7 @@ calls `allowed`. Everywhere, True means "may attend".
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -15,134 +15,21 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from attn_jax.ops._mask_rules import (
+    Causal,
+    Dense,
+    Padding,
+    Positional,
+    Prefix,
+    Rule,
+    Segments,
+    Window,
+    lift,
+)
+
 
 class UnsupportedMaskError(ValueError):
     """A mechanism cannot honour a rule of the mask it was given."""
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Positional:
-    """A rule on absolute positions: query i stands at start + i, key j at j."""
-
-    start: Any = field(default=None, kw_only=True)
-
-    def query_positions(self, t: int, s: int) -> Int[Array, "*b 1 t 1"]:
-        """Absolute positions of t queries, shaped to compare with `keys(s)`."""
-        if self.start is None and t != s:
-            raise ValueError(
-                f"mask: {type(self).__name__.lower()} is ambiguous for t = {t} queries "
-                f"and s = {s} keys; say where the first query stands with "
-                f"mask.offset(start), e.g. .offset({s - t}) when the last query is "
-                "the last key"
-            )
-        start = jnp.asarray(0 if self.start is None else self.start)
-        return start[..., None, None, None] + jnp.arange(t)[:, None].reshape(
-            (1,) * (start.ndim + 1) + (t, 1)
-        )
-
-
-def _key_positions(s: int, ndim: int) -> Int[Array, "..."]:
-    return jnp.arange(s).reshape((1,) * (ndim - 1) + (s,))
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Causal(Positional):
-    """Key j is visible when j <= query position."""
-
-    def allowed(self, t: int, s: int) -> Bool[Array, "*b 1 t s"]:
-        i = self.query_positions(t, s)
-        return _key_positions(s, i.ndim) <= i
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Window(Positional):
-    """Key j is visible when -left <= j - query position <= right."""
-
-    left: int = field(metadata={"static": True})
-    right: int = field(metadata={"static": True})
-
-    def allowed(self, t: int, s: int) -> Bool[Array, "*b 1 t s"]:
-        i = self.query_positions(t, s)
-        distance = _key_positions(s, i.ndim) - i
-        return (-self.left <= distance) & (distance <= self.right)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Prefix(Positional):
-    """Key j is visible when j < length or j <= query position."""
-
-    length: Any
-
-    def allowed(self, t: int, s: int) -> Bool[Array, "*b 1 t s"]:
-        i = self.query_positions(t, s)
-        length = jnp.asarray(self.length)[..., None, None, None]
-        ndim = max(i.ndim, length.ndim)
-        i, length = _lift(i, ndim), _lift(length, ndim)
-        return _key_positions(s, ndim) <= jnp.maximum(i, length - 1)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Padding:
-    """Keys, and queries where given, that are real tokens (True)."""
-
-    keys: Bool[Array, "*b s"]
-    queries: Bool[Array, "*b t"] | None = None
-
-    def allowed(self, t: int, s: int) -> Bool[Array, "*b 1 #t s"]:
-        _check_length("padding(keys)", self.keys, s, "keys")
-        keys = self.keys[..., None, None, :]
-        if self.queries is None:
-            return keys
-        _check_length("padding(queries)", self.queries, t, "queries")
-        queries = self.queries[..., None, :, None]
-        ndim = max(keys.ndim, queries.ndim)
-        return _lift(keys, ndim) & _lift(queries, ndim)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Segments:
-    """A query attends to keys with its own id."""
-
-    queries: Int[Array, "*b t"]
-    keys: Int[Array, "*b s"] | None = None
-
-    @property
-    def key_ids(self) -> Int[Array, "*b s"]:
-        return self.queries if self.keys is None else self.keys
-
-    def allowed(self, t: int, s: int) -> Bool[Array, "*b 1 t s"]:
-        _check_length("segments(queries)", self.queries, t, "queries")
-        _check_length("segments(keys)", self.key_ids, s, "keys")
-        queries = self.queries[..., None, :, None]
-        keys = self.key_ids[..., None, None, :]
-        ndim = max(keys.ndim, queries.ndim)
-        return _lift(queries, ndim) == _lift(keys, ndim)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Dense:
-    """An explicit array, True = may attend."""
-
-    array: Bool[Array, "*b h t s"]
-
-    def allowed(self, t: int, s: int) -> Bool[Array, "*b h #t #s"]:
-        if self.array.shape[-2] not in (1, t) or self.array.shape[-1] not in (1, s):
-            raise ValueError(
-                f"mask: dense(allowed) has shape {self.array.shape} for t = {t} "
-                f"queries and s = {s} keys; expected (*b, h, {t}, {s}), where any "
-                "axis may be 1; slice or pad the array to these lengths"
-            )
-        return self.array
-
-
-Rule = Causal | Window | Prefix | Padding | Segments | Dense
 
 
 @jax.tree_util.register_dataclass
@@ -188,7 +75,7 @@ class Mask:
         """
         parts = [rule.allowed(t, s) for rule in self.rules]
         ndim = max([3, *(part.ndim for part in parts)])
-        parts = [_lift(part, ndim) for part in parts]
+        parts = [lift(part, ndim) for part in parts]
         every = jnp.ones((1,) * (ndim - 2) + (t, s), bool)
         return reduce(operator.and_, parts, every)
 
@@ -286,25 +173,12 @@ def as_mask(mask: Mask | None) -> Mask:
     )
 
 
-def _lift(x: Array, ndim: int) -> Array:
-    """x with axes of size 1 in front, up to ndim axes."""
-    return x.reshape((1,) * (ndim - x.ndim) + x.shape)
-
-
 def _array(x: Any) -> Array:
     return x if isinstance(x, jax.Array) else jnp.asarray(x)
 
 
 def _dtype(x: Any) -> Any:
     return x.dtype if hasattr(x, "dtype") else jnp.result_type(x)
-
-
-def _check_length(name: str, x: Array, length: int, axis: str) -> None:
-    if x.shape[-1] != length:
-        raise ValueError(
-            f"mask: {name} has shape {x.shape} for {length} {axis}; expected "
-            f"{length} on its last axis"
-        )
 
 
 def _check_bool(name: str, x: Any, expected: str, ndim: int) -> None:

@@ -1,0 +1,157 @@
+"""What the forms of linear attention share: mapped inputs, running sums, division."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from attn_jax.ops._linear_masks import per_token, real_tokens, runs
+from attn_jax.ops._mask_rules import Segments
+from attn_jax.ops._shapes import check_qkv, compute_dtype
+from attn_jax.ops.masks import Mask
+
+FeatureMap = Callable[[Array], Array]
+
+
+class CausalInputs(NamedTuple):
+    """Features after phi and after the mask, values with a column of ones."""
+
+    q: Float[Array, "*b t g r p"]
+    k: Float[Array, "*b t g p"]
+    v: Float[Array, "*b t g e1"]
+    run: Int[Array, "*b t"] | None  # which segment the sums after a token belong to
+    sees: Bool[Array, "*b t"] | None  # queries with at least one visible key
+
+
+def causal_inputs(
+    q: Float[Array, "*b t h d"],
+    k: Float[Array, "*b t g d"],
+    v: Float[Array, "*b t g e"],
+    mask: Mask,
+    feature_map: FeatureMap,
+    carried: bool = False,
+) -> CausalInputs:
+    """Maps, masks and groups the inputs of the causal forms.
+
+    phi(0) is not 0, so keys are masked after phi; they are also cleaned before it,
+    since the gradient of phi at NaN times 0 is NaN.
+    """
+    check_qkv(q, k, v)
+    *leading, t, h, _ = q.shape
+    real_k, real_q = real_tokens(mask, leading, t)
+    ids = [
+        per_token(rule.queries, leading, t, "segments") for rule in mask.find(Segments)
+    ]
+    run, sees = runs(real_k, ids[0] if ids else None, t, carried)
+    if real_q is not None:
+        sees = real_q if sees is None else sees & real_q
+    dtype = compute_dtype(q, k, v)
+    phi_q = feature_map(_keep(q, sees).astype(dtype))
+    phi_k = _keep(feature_map(_keep(k, real_k).astype(dtype)), real_k)
+    dtype = jnp.promote_types(dtype, phi_k.dtype)
+    g = k.shape[-2]
+    phi_q = phi_q.reshape(*leading, t, g, h // g, phi_q.shape[-1])
+    v = with_ones(_keep(v, real_k).astype(dtype))
+    return CausalInputs(phi_q.astype(dtype), phi_k.astype(dtype), v, run, sees)
+
+
+def with_ones(v: Float[Array, "*b e"]) -> Float[Array, "*b e1"]:
+    """v with a column of ones: the sum over it is the denominator."""
+    return jnp.concatenate([v, jnp.ones_like(v[..., :1])], axis=-1)
+
+
+def normalise(
+    sums: Float[Array, "*b e1"], eps: float | Float[Array, ""] | None
+) -> Float[Array, "*b e"]:
+    """Numerator over denominator; 0 where the denominator is 0.
+
+    With eps=None the denominator is clamped at the smallest normal number. A numerator
+    that overflowed passes through undivided, so that 0 times it is never formed in the
+    gradient of another row.
+    """
+    num, den = sums[..., :-1], sums[..., -1:]
+    if eps is not None:
+        den = den + eps
+    some = den != 0
+    tiny = jnp.finfo(den.dtype).tiny
+    den = jnp.where(jnp.abs(den) < tiny, jnp.where(den < 0, -tiny, tiny), den)
+    den = jnp.where(some, den, 1)
+    finite = jnp.isfinite(num)
+    ratio = jnp.where(finite, num, 0) / den
+    return jnp.where(some, jnp.where(finite, ratio, num), 0)
+
+
+def _keep(x: Array, real: Bool[Array, "*b t"] | None) -> Array:
+    return x if real is None else jnp.where(real[..., None, None], x, 0)
+
+
+class LinearState(NamedTuple):
+    """The sums S and z over the keys so far, the current one included."""
+
+    kv: Float[Array, "*b g p e"]
+    k: Float[Array, "*b g p"]
+
+
+def elu_plus_one(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """phi(x) = x + 1 where x >= 0, exp(x) below (equation 7), in at least float32.
+
+    The literal elu(x) + 1 cancels to 0 below -17; this form stays positive to -87, has
+    slope 1 at 0 and no branch that overflows.
+    """
+    x = x.astype(compute_dtype(x))
+    return jnp.where(x >= 0, x + 1, jnp.exp(jnp.minimum(x, 0)))
+
+
+def running_sum(
+    terms: Float[Array, "*b n g p e"], begins: Bool[Array, "*b n"] | None
+) -> Float[Array, "*b n g p e"]:
+    """Prefix sums over n, restarted where `begins` is True."""
+    axis = terms.ndim - 4
+    if begins is None:
+        return jax.lax.associative_scan(jnp.add, terms, axis=axis)
+
+    def combine(left, right):
+        (begins_l, sum_l), (begins_r, sum_r) = left, right
+        return begins_l | begins_r, jnp.where(begins_r, sum_r, sum_l + sum_r)
+
+    elements = (begins[..., None, None, None], terms)
+    return jax.lax.associative_scan(combine, elements, axis=axis)[1]
+
+
+def begins_at(run: Int[Array, "*b n"] | None) -> Bool[Array, "*b n"] | None:
+    """Whether the run changes at each entry; the first continues the empty sum."""
+    if run is None:
+        return None
+    return jnp.diff(run, axis=-1, prepend=run[..., :1]) != 0
+
+
+def initial_sums(state: LinearState | None, mask: Mask) -> Array | None:
+    if state is None:
+        return None
+    if mask.find(Segments):
+        raise ValueError(
+            "initial_state: got a state together with segments; expected one of them, "
+            "since it is not known which segment the state belongs to; start a row "
+            "with a new segment, or pass the pieces of one segment without ids"
+        )
+    return jnp.concatenate([state.kv, state.k[..., None]], axis=-1)
+
+
+def split_sums(sums: Float[Array, "*b g p e1"]) -> LinearState:
+    return LinearState(kv=sums[..., :-1], k=sums[..., -1])
+
+
+def finish(
+    sums: Float[Array, "*b t g r e1"],
+    sees: Bool[Array, "*b t"] | None,
+    v: Float[Array, "*b t g e"],
+    eps: float | Float[Array, ""] | None,
+) -> Float[Array, "*b t h e"]:
+    """Divides, joins the heads, gives 0 to blind queries, returns the dtype of v."""
+    *leading, t, g, r, _ = sums.shape
+    out = normalise(sums, eps).reshape(*leading, t, g * r, v.shape[-1])
+    if sees is not None:
+        out = jnp.where(sees[..., None, None], out, 0)
+    return out.astype(v.dtype)

@@ -1,0 +1,239 @@
+"""Linear attention (Transformers are RNNs, Katharopoulos et al. 2020).
+
+    y_i = phi(q_i) . S_i / phi(q_i) . z_i
+    S_i = sum_j phi(k_j) v_j^T,   z_i = sum_j phi(k_j),   j over the keys i may see
+
+Here stand the mechanism's forms, side by side: `linear_attention_scan` is the
+definition. A column of ones beside v makes S and z one array, so that numerator and
+denominator come from one pass.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from attn_jax.ops._linear_inputs import (
+    FeatureMap,
+    LinearState,
+    begins_at,
+    causal_inputs,
+    elu_plus_one,
+    finish,
+    initial_sums,
+    normalise,
+    running_sum,
+    split_sums,
+    with_ones,
+)
+from attn_jax.ops._linear_masks import is_causal, linear_op, require_causal
+from attn_jax.ops._mask_rules import Causal
+from attn_jax.ops._masking import allowed_for, hide_keys, hide_queries, weighted_sum
+from attn_jax.ops._shapes import check_qkv, compute_dtype
+from attn_jax.ops.linear_chunked import linear_attention_chunked
+from attn_jax.ops.masks import Mask, UnsupportedMaskError, as_mask, causal, padding
+
+__all__ = [
+    "LinearState",
+    "elu_plus_one",
+    "linear_attention",
+    "linear_attention_chunked",
+    "linear_attention_recurrent",
+    "linear_attention_scan",
+    "linear_attention_step",
+]
+
+
+@linear_op("feature_map")
+def linear_attention(
+    q: Float[Array, "*b t h d"],
+    k: Float[Array, "*b s g d"],
+    v: Float[Array, "*b s g e"],
+    *,
+    mask: Mask | None = None,
+    feature_map: FeatureMap = elu_plus_one,
+    eps: float | Float[Array, ""] | None = None,
+) -> Float[Array, "*b t h e"]:
+    """Attention whose similarity is a dot product of features.
+
+        y_i = sum_j a_ij phi(q_i).phi(k_j) v_j / sum_j a_ij phi(q_i).phi(k_j)
+
+    with a_ij = 1 where the mask lets i see j. There is no 1 / sqrt(d). Reduces to the
+    mean of the visible values when all keys are alike.
+
+    Cost: O(t p e) time. Causal self-attention goes through
+    `linear_attention_chunked`; attention to every real key is two contractions. Other
+    masks (prefix, offset, segments without causality) use the masked similarities,
+    O(t s (p + e)) time and O(h t s) memory.
+
+    Reference: Katharopoulos et al. 2020, equations 4-12.
+
+    Args:
+      q: queries.
+      k: keys; g divides h.
+      v: values.
+      mask: full, causal, prefix, padding and segments, with or without offsets. A
+        segment id is one contiguous run of real tokens.
+      feature_map: phi, from *b t h d to *b t h p, nowhere negative. Pass the same
+        function object every time: another one is compiled anew.
+      eps: None clamps the denominator at the smallest normal number; a number is added
+        to it, as published code does (1e-6).
+
+    Returns:
+      One vector a query and head, in the dtype of v; features, sums and division are
+      in at least float32. A query that may attend to nothing gives exactly 0.
+
+    Raises:
+      UnsupportedMaskError: a window or dense mask, which sums over keys cannot honour.
+      ValueError, TypeError: shapes, dtypes or segment ids that do not fit.
+    """
+    check_qkv(q, k, v)
+    mask = mask or Mask()
+    t, s = q.shape[-3], k.shape[-3]
+    if is_causal(mask, t, s):
+        return linear_attention_chunked(
+            q, k, v, mask=mask, feature_map=feature_map, eps=eps
+        )[0]
+    allowed = allowed_for(mask, q.shape[:-3], q.shape[-2], t, s)
+    dtype = compute_dtype(q, k, v)
+    phi_q = feature_map(hide_queries(q, allowed).astype(dtype))
+    phi_k = feature_map(hide_keys(k, allowed).astype(dtype))
+    ones_v = with_ones(hide_keys(v, allowed).astype(dtype))
+    *leading, h, p = phi_q.shape
+    g = k.shape[-2]
+    phi_q = phi_q.reshape(*leading, g, h // g, p)
+    if not mask.rules:
+        sums = jnp.einsum("...sgp,...sge->...gpe", phi_k, ones_v)
+        out = jnp.einsum("...tgrp,...gpe->...tgre", phi_q, sums)
+        return normalise(out.reshape(*leading, h, ones_v.shape[-1]), eps).astype(
+            v.dtype
+        )
+    similarity = jnp.einsum("...tgrp,...sgp->...grts", phi_q, phi_k)
+    similarity = similarity.reshape(*q.shape[:-3], h, t, s)
+    sums = weighted_sum(jnp.where(allowed, similarity, 0), ones_v)
+    return normalise(sums, eps).astype(v.dtype)
+
+
+@linear_op("feature_map")
+def linear_attention_scan(
+    q: Float[Array, "*b t h d"],
+    k: Float[Array, "*b t g d"],
+    v: Float[Array, "*b t g e"],
+    *,
+    mask: Mask | None = None,
+    feature_map: FeatureMap = elu_plus_one,
+    eps: float | Float[Array, ""] | None = None,
+) -> Float[Array, "*b t h e"]:
+    """Causal linear attention as a prefix sum over tokens: the definition.
+
+        S_i = S_{i-1} + phi(k_i) v_i^T,   z_i = z_{i-1} + phi(k_i)
+
+    by `jax.lax.associative_scan`, restarted where a segment begins.
+
+    Cost: O(t p e) time and memory, O(log t) depth.
+
+    Reference: Katharopoulos et al. 2020, equations 9-12.
+
+    Args, Returns, Raises: as in `linear_attention`; mask=None means causal(), a mask
+      that is not causal raises UnsupportedMaskError.
+    """
+    mask = require_causal(mask, q, k, "linear_attention_scan")
+    x = causal_inputs(q, k, v, mask, feature_map)
+    terms = jnp.einsum("...tgp,...tge->...tgpe", x.k, x.v)
+    sums = running_sum(terms, begins_at(x.run))
+    out = jnp.einsum("...tgrp,...tgpe->...tgre", x.q, sums)
+    return finish(out, x.sees, v, eps)
+
+
+@linear_op("feature_map")
+def linear_attention_recurrent(
+    q: Float[Array, "*b t h d"],
+    k: Float[Array, "*b t g d"],
+    v: Float[Array, "*b t g e"],
+    *,
+    mask: Mask | None = None,
+    feature_map: FeatureMap = elu_plus_one,
+    eps: float | Float[Array, ""] | None = None,
+    initial_state: LinearState | None = None,
+) -> tuple[Float[Array, "*b t h e"], LinearState]:
+    """Causal linear attention as the recurrent network of the paper's title.
+
+        S_i = S_{i-1} + phi(k_i) v_i^T,   z_i = z_{i-1} + phi(k_i)
+
+    by `jax.lax.scan`, one token after the other.
+
+    Cost: O(t p e) time in t steps, O(p e) memory forward.
+
+    Reference: Katharopoulos et al. 2020, equations 16-20.
+
+    Args, Returns, Raises: as in `linear_attention_chunked`.
+    """
+    mask = require_causal(mask, q, k, "linear_attention_recurrent")
+    before = initial_sums(initial_state, mask)
+    x = causal_inputs(q, k, v, mask, feature_map, carried=before is not None)
+    if before is None:
+        shape = (*q.shape[:-3], *x.k.shape[-2:], x.v.shape[-1])
+        before = jnp.zeros(shape, x.v.dtype)
+
+    def token(state, now):
+        q_i, k_i, v_i, begins = now
+        if begins is not None:
+            state = jnp.where(begins[..., None, None, None], 0, state)
+        state = state + jnp.einsum("...gp,...ge->...gpe", k_i, v_i)
+        return state, jnp.einsum("...grp,...gpe->...gre", q_i, state)
+
+    axis = q.ndim - 3
+    begins = None if x.run is None else begins_at(x.run)
+    steps = (jnp.moveaxis(a, axis, 0) for a in (x.q, x.k, x.v))
+    steps = (*steps, None if begins is None else jnp.moveaxis(begins, axis, 0))
+    after, out = jax.lax.scan(token, before.astype(x.v.dtype), steps)
+    return finish(jnp.moveaxis(out, 0, axis), x.sees, v, eps), split_sums(after)
+
+
+@partial(jax.jit, static_argnames=("feature_map",))
+def linear_attention_step(
+    q: Float[Array, "*b h d"],
+    k: Float[Array, "*b g d"],
+    v: Float[Array, "*b g e"],
+    state: LinearState,
+    *,
+    mask: Mask | None = None,
+    feature_map: FeatureMap = elu_plus_one,
+    eps: float | Float[Array, ""] | None = None,
+    valid: Bool[Array, "*b"] | None = None,
+) -> tuple[Float[Array, "*b h e"], LinearState]:
+    """One token of `linear_attention_recurrent`: update the sums, then read them.
+
+    Cost: O(p e) time and memory, whatever came before.
+
+    Reference: Katharopoulos et al. 2020, equations 18-20.
+
+    Args:
+      q, k, v: the token's query, key and value.
+      state: the sums over the tokens before it.
+      mask: None or causal(); padding is said with `valid`.
+      valid: False gives output 0 and leaves the state as it is.
+      feature_map, eps: as in `linear_attention`.
+
+    Returns:
+      The output in the dtype of v, and the state that includes this token.
+    """
+    mask = as_mask(mask)
+    if len(mask.find(Causal)) < len(mask.rules):
+        raise UnsupportedMaskError(
+            "mask: linear_attention_step takes None or causal(); say padding with "
+            "valid=, and start from a zero state where a segment begins"
+        )
+    if valid is not None:
+        mask = mask & causal() & padding(valid[..., None], valid[..., None])
+    out, state = linear_attention_recurrent(
+        q[..., None, :, :],
+        k[..., None, :, :],
+        v[..., None, :, :],
+        mask=mask,
+        feature_map=feature_map,
+        eps=eps,
+        initial_state=state,
+    )
+    return out[..., 0, :, :], state
