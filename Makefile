@@ -28,7 +28,7 @@ help: ## list the targets
 demo: environment-experiments ## compare the mechanisms on real text; ARGS="--steps 50 ..."
 	$(PY) -m experiments.compare $(ARGS)
 
-test: ## every check and every test: lint, types, pytest, smoke
+test: environment-test ## every check and every test: lint, types, pytest, smoke
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory pytest
@@ -46,7 +46,7 @@ types: environment-test ## type check of the package
 	$(PY) -m basedpyright
 
 pytest: environment-test ## the test suite alone; TESTS="tests/ops -k linear"
-	$(PY) -m pytest -n $(WORKERS) $(TESTS)
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 smoke: environment-test ## the built wheel on every other Python from 3.11 to 3.13
 	$(PY) tools/smoke.py

@@ -1,18 +1,28 @@
 """How every test runs: several devices, strict shapes, annotations that execute."""
 
 import os
+from pathlib import Path
 
-# They are read when jax is imported, so they come before it. Four devices of one
-# processor are enough to see a sharded computation equal the one on a single device.
-FLAGS = os.environ.get("XLA_FLAGS", "")
-os.environ["XLA_FLAGS"] = f"{FLAGS} --xla_force_host_platform_device_count=4".strip()
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
+import jax
+import jaxtyping
 
-import jax  # noqa: E402
-import jaxtyping  # noqa: E402
+# Four devices of one processor are enough to see that a sharded computation equals the
+# one on a single device. JAX_PLATFORMS=cuda runs the suite on an accelerator instead.
+jax.config.update("jax_num_cpu_devices", 4)
+if "JAX_PLATFORMS" not in os.environ:
+    jax.config.update("jax_platforms", "cpu")
 
 # Arrays of different ranks meet only where the code says so.
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# Most of a test's time is compilation, so a second run takes a third of the first. A
+# fresh clone gains nothing, and CI compiles everything anew. Processes may share the
+# folder: an entry that is read half-written counts as absent (see filterwarnings).
+if "CI" not in os.environ:
+    cache = Path(__file__).resolve().parent.parent / ".jax_cache"
+    jax.config.update("jax_compilation_cache_dir", str(cache))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 # The shapes and types that a signature in the package states are checked at each call.
 jaxtyping.install_import_hook("attn_jax", "beartype.beartype")

@@ -1,10 +1,10 @@
 """The package as a whole: what importing it costs, its version, its boundaries."""
 
 import re
+import resource
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -27,11 +27,15 @@ def run_python(program: str) -> str:
     return done.stdout
 
 
-def test_import_is_fast():
+def test_import_takes_under_two_seconds():
     def seconds() -> float:
-        start = time.perf_counter()
+        # Processor time, which is the time on the clock of a machine at rest: other
+        # tests run beside this one.
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         run_python("import attn_jax")
-        return time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        user = after.ru_utime - before.ru_utime
+        return user + after.ru_stime - before.ru_stime
 
     assert min(seconds() for _ in range(3)) < 2.0
 

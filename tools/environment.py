@@ -81,11 +81,11 @@ def create(venv: Path, base: Path) -> None:
         run([base, "-m", "venv", "--clear", *options, venv])
 
 
-def fingerprint(*parts: object) -> str:
+def fingerprint(*parts: Path | str) -> str:
     """A digest of what an environment is made from: files by content, else by text."""
     digest = hashlib.sha256()
     for part in parts:
-        content = part.read_bytes() if isinstance(part, Path) else str(part).encode()
+        content = part.read_bytes() if isinstance(part, Path) else part.encode()
         digest.update(hashlib.sha256(content).digest())
     return digest.hexdigest()
 
@@ -97,7 +97,7 @@ def up_to_date(stamp: Path, wanted: str) -> bool:
 
 def install(venv: Path, base: Path, arguments: Sequence[str | Path]) -> None:
     """Installs into `venv` at the pinned versions."""
-    quiet = [] if sys.stdout.isatty() else ["--quiet"]
+    quiet = [] if sys.stdout.isatty() else ["--quiet", "--quiet"]
     options = ["--disable-pip-version-check", *quiet, "--constraint", CONSTRAINTS]
     run([*pip_for(venv, base), "install", *options, *arguments])
 
@@ -109,7 +109,7 @@ def set_up(venv: Path, extra: str, base: Path) -> None:
     it, so a clone that was moved installs again.
     """
     stamp = venv / f".installed-{extra}"
-    wanted = fingerprint(ROOT / "pyproject.toml", CONSTRAINTS, ROOT)
+    wanted = fingerprint(ROOT / "pyproject.toml", CONSTRAINTS, str(ROOT))
     if version_of(python_of(venv)) and up_to_date(stamp, wanted):
         return
     create(venv, base)
