@@ -1,0 +1,51 @@
+"""Losses, schedules, the training step, the loop, and what it leaves on disk.
+
+Orbax, TensorBoard and rich are imported where they are first used.
+"""
+
+from attn_jax.train.averaging import average_checkpoints
+from attn_jax.train.checkpoints import Checkpointer, CheckpointWriteError
+from attn_jax.train.filing import CheckpointMismatchError
+from attn_jax.train.loop import FitResult, TrainingInterrupted, fit
+from attn_jax.train.losses import cross_entropy
+from attn_jax.train.metrics import MetricLogger, read_metrics
+from attn_jax.train.optimizers import adamw, decay_mask
+from attn_jax.train.progress import (
+    Progress,
+    ProgressBar,
+    ProgressLines,
+    make_progress,
+)
+from attn_jax.train.recorder import NonFiniteError
+from attn_jax.train.schedules import cosine_schedule, noam_schedule
+from attn_jax.train.state import Skipped, TrainState, init_train_state
+from attn_jax.train.step import LossFn, StepMetrics, TrainStep, make_train_step
+
+__all__ = [
+    "CheckpointMismatchError",
+    "CheckpointWriteError",
+    "Checkpointer",
+    "FitResult",
+    "LossFn",
+    "MetricLogger",
+    "NonFiniteError",
+    "Progress",
+    "ProgressBar",
+    "ProgressLines",
+    "Skipped",
+    "StepMetrics",
+    "TrainState",
+    "TrainStep",
+    "TrainingInterrupted",
+    "adamw",
+    "average_checkpoints",
+    "cosine_schedule",
+    "cross_entropy",
+    "decay_mask",
+    "fit",
+    "init_train_state",
+    "make_progress",
+    "make_train_step",
+    "noam_schedule",
+    "read_metrics",
+]

@@ -1,0 +1,72 @@
+"""AdamW as the experiments use it, and which parameters decay."""
+
+import jax
+import optax
+from jaxtyping import PyTree
+
+from attn_jax.train._checks import fail
+from attn_jax.train.names import leaf_names
+
+_DECAYED = frozenset({"kernel", "embedding"})
+# The matrices that a Synthesizer learns in place of queries and keys.
+_SYNTHESIZER = frozenset({"random", "r1", "r2", "w1", "w2"})
+
+
+def decay_mask(params: PyTree, *, synthesizers: bool = False) -> PyTree:
+    """Says of each parameter whether weight decay applies to it, by its name.
+
+    A parameter decays when the last word of its path is `kernel` or `embedding`:
+    scales of norms and biases stay out. So do the matrices of Synthesizers (`random`,
+    `r1`, `r2`, `w1`, `w2`), which are attention logits or make them, unless asked for.
+    The name decides and not the number of axes, since stacked layers add one.
+
+    Args:
+      params: the parameters, as an `nnx.State` or nested dicts.
+      synthesizers: whether the matrices of Synthesizers decay.
+
+    Returns:
+      The tree of params with True or False at each leaf.
+    """
+    decayed = _DECAYED | _SYNTHESIZER if synthesizers else _DECAYED
+    mask = [bool(name) and name[-1] in decayed for name in leaf_names(params)]
+    return jax.tree.unflatten(jax.tree.structure(params), mask)
+
+
+def adamw(
+    schedule: optax.ScalarOrSchedule,
+    *,
+    b1: float = 0.9,
+    b2: float = 0.95,
+    eps: float = 1e-8,
+    weight_decay: float | int = 0.1,
+    clip_norm: float | int | None = 1.0,
+    decay_synthesizers: bool = False,
+) -> optax.GradientTransformation:
+    """Clips the gradient by its global norm, then AdamW with `decay_mask`.
+
+        g <- g min(1, clip_norm / |g|)
+        p <- p - rate (m̂ / (√v̂ + eps) + weight_decay p)       where the mask says so
+
+    The decay is multiplied by the rate of the schedule.
+
+    Reference: Loshchilov and Hutter 2019, algorithm 2.
+
+    Args:
+      schedule: a rate, or a function of the number of updates done so far.
+      b1, b2, eps: of Adam.
+      weight_decay: as above.
+      clip_norm: the largest global norm of a gradient; None does not clip.
+      decay_synthesizers: whether the matrices of Synthesizers decay too.
+
+    Returns:
+      An Optax transformation.
+    """
+    if clip_norm is not None and not clip_norm > 0:
+        fail("clip_norm", str(clip_norm), "a norm above 0", "pass None not to clip")
+
+    def mask(params: PyTree) -> PyTree:
+        return decay_mask(params, synthesizers=decay_synthesizers)
+
+    clip = [] if clip_norm is None else [optax.clip_by_global_norm(clip_norm)]
+    update = optax.adamw(schedule, b1, b2, eps, weight_decay=weight_decay, mask=mask)
+    return optax.chain(*clip, update)

@@ -1,0 +1,108 @@
+"""AdamW against its algorithm in float64, and who decays."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from attn_jax.train import adamw, decay_mask
+
+
+class Layer(nnx.Module):
+    """One of each kind of parameter, stacked or not."""
+
+    def __init__(self, rngs):
+        self.linear = nnx.Linear(3, 5, rngs=rngs)
+        self.norm = nnx.LayerNorm(5, rngs=rngs)
+        self.embed = nnx.Embed(7, 3, rngs=rngs)
+        for name in ("random", "r1", "r2", "w1", "w2", "b1", "b2"):
+            setattr(self, name, nnx.Param(jnp.ones((2, 3))))
+
+
+def by_name(mask):
+    """Names of leaves that decay."""
+    return {
+        ".".join(map(str, path))
+        for path, decays in nnx.to_flat_state(mask)
+        if decays.get_value()
+    }
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_names_decide_who_decays(stacked):
+    def make(rngs):
+        return Layer(rngs)
+
+    if stacked:
+        make = nnx.split_rngs(splits=4)(nnx.vmap(make))
+    params = nnx.state(make(nnx.Rngs(0)), nnx.Param)
+    plain = {"linear.kernel", "embed.embedding"}
+    assert by_name(decay_mask(params)) == plain
+    synthesizers = {"random", "r1", "r2", "w1", "w2"}
+    assert by_name(decay_mask(params, synthesizers=True)) == plain | synthesizers
+
+
+def test_the_mask_of_dicts_is_a_dict():
+    params = {"layers": [{"kernel": jnp.ones(2), "bias": jnp.ones(2)}], "scale": 1.0}
+    wanted = {"layers": [{"kernel": True, "bias": False}], "scale": False}
+    assert decay_mask(params) == wanted
+
+
+def oracle(params, gradients, rate, decays, clip):
+    """AdamW by its algorithm, after clipping, in float64."""
+    b1, b2, eps, decay = 0.9, 0.95, 1e-8, 0.1
+    params = {k: v.astype(np.float64) for k, v in params.items()}
+    m = {k: np.zeros_like(v) for k, v in params.items()}
+    v = {k: np.zeros_like(v) for k, v in params.items()}
+    for t, gradient in enumerate(gradients, 1):
+        norm = np.sqrt(
+            sum((g.astype(np.float64) ** 2).sum() for g in gradient.values())
+        )
+        for k in params:
+            g = gradient[k] * min(1, clip / norm)
+            m[k] = b1 * m[k] + (1 - b1) * g
+            v[k] = b2 * v[k] + (1 - b2) * g**2
+            step = (m[k] / (1 - b1**t)) / (np.sqrt(v[k] / (1 - b2**t)) + eps)
+            params[k] -= rate * (step + decay * decays[k] * params[k])
+    return params
+
+
+def test_equals_the_algorithm():
+    rng = np.random.default_rng(0)
+    shapes = {"kernel": (3, 5), "bias": (5,), "w1": (2, 3)}
+    params = {k: rng.normal(size=s).astype(np.float32) for k, s in shapes.items()}
+    # The norms of the gradients lie below and above the clip.
+    gradients = [
+        {k: (size * rng.normal(size=s)).astype(np.float32) for k, s in shapes.items()}
+        for size in (0.01, 10.0, 0.1, 3.0)
+    ]
+    for decay_synthesizers in (False, True):
+        decays = {"kernel": 1, "bias": 0, "w1": int(decay_synthesizers)}
+        wanted = oracle(params, gradients, 0.1, decays, clip=1.0)
+        optimizer = adamw(0.1, decay_synthesizers=decay_synthesizers)
+        values = jax.tree.map(jnp.asarray, params)
+        state = optimizer.init(values)
+        for gradient in gradients:
+            updates, state = optimizer.update(gradient, state, values)
+            values = optax.apply_updates(values, updates)
+        for k in shapes:
+            np.testing.assert_allclose(values[k], wanted[k], rtol=2e-5, atol=1e-6)
+
+
+def test_clipping_can_be_left_out():
+    params = {"bias": jnp.zeros(2)}
+    gradient = {"bias": jnp.array([30.0, 40.0])}
+    moments = []
+    for clip_norm in (5.0, None):
+        optimizer = adamw(1.0, clip_norm=clip_norm)
+        _, state = optimizer.update(gradient, optimizer.init(params), params)
+        moments.append(optax.tree.get(state, "mu")["bias"])
+    np.testing.assert_allclose(moments[0], [0.3, 0.4], rtol=1e-6)
+    np.testing.assert_allclose(moments[1], [3.0, 4.0], rtol=1e-6)
+
+
+def test_a_clip_of_zero_is_refused():
+    with pytest.raises(ValueError, match="clip_norm: got 0"):
+        adamw(1e-3, clip_norm=0)
