@@ -132,7 +132,8 @@ def _check_one_run(mask: Mask) -> None:
     """Concrete segment ids must be contiguous; traced ones are the caller's promise."""
     real = [rule.keys for rule in mask.find(Padding)]
     for rule in mask.find(Segments):
-        if any(isinstance(x, jax.core.Tracer) for x in (*real, rule.key_ids)):
+        traced = any(isinstance(x, jax.core.Tracer) for x in (*real, rule.key_ids))
+        if traced or rule.key_ids.size == 0:
             continue
         ids = np.asarray(rule.key_ids)
         keep = np.ones((1,) * ids.ndim, bool)

@@ -1,0 +1,15 @@
+"""Models assembled from attention layers, and presets of the papers."""
+
+from attn_jax.models.config import DecoderConfig, StackConfig
+from attn_jax.models.decoder import Decoder, DecoderCache
+from attn_jax.models.parameters import count_parameters
+from attn_jax.models.presets import presets
+
+__all__ = [
+    "Decoder",
+    "DecoderCache",
+    "DecoderConfig",
+    "StackConfig",
+    "count_parameters",
+    "presets",
+]

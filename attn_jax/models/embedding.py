@@ -1,0 +1,63 @@
+"""Tokens to vectors and back."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float, Int
+
+from attn_jax.models.config import StackConfig
+from attn_jax.nn._naming import named_rngs
+from attn_jax.ops import sinusoidal_positions
+
+
+class Embedding(nnx.Module):
+    """embedding[token] + position, and logits from the (transposed) embedding."""
+
+    def __init__(self, config: StackConfig, *, rngs: nnx.Rngs):
+        self.config = config
+        tokens, places, head = named_rngs(rngs, "tokens", "positions", "head")
+        shape = (config.vocab_size, config.d_model)
+        self.embedding = nnx.Param(_normal(tokens, shape, config.param_dtype))
+        if config.positions == "learned":
+            shape = (config.max_length, config.d_model)
+            self.positions = nnx.Param(_normal(places, shape, config.param_dtype))
+        if not config.tie_embeddings:
+            shape = (config.d_model, config.vocab_size)
+            self.kernel = nnx.Param(_normal(head, shape, config.param_dtype))
+
+    def __call__(
+        self, tokens: Int[Array, "*b t"], positions: Any
+    ) -> Float[Array, "*b t m"]:
+        """Vectors of the tokens; positions=None is 0 .. t - 1."""
+        x = jnp.take(self.embedding[...], tokens, axis=0, mode="clip")
+        if self.config.embedding_scale is not None:
+            x = x * self.config.embedding_scale
+        table = self._table()
+        if table is not None:
+            t = tokens.shape[-1]
+            place = table[:t] if positions is None else table[positions]
+            x = x + place.reshape((1,) * (x.ndim - place.ndim) + place.shape)
+        return x.astype(self.config.dtype)
+
+    def logits(self, x: Float[Array, "*b t m"]) -> Float[Array, "*b t vocab"]:
+        """Scores of the next token, in at least float32."""
+        tied = self.config.tie_embeddings
+        w = self.embedding[...].T if tied else self.kernel[...]
+        dtype = jnp.promote_types(x.dtype, jnp.float32)
+        return jnp.einsum(
+            "...m,mv->...v", x, w.astype(x.dtype), preferred_element_type=dtype
+        )
+
+    def _table(self) -> Array | None:
+        if self.config.positions == "learned":
+            return self.positions[...]
+        if self.config.positions == "sinusoidal":
+            table = sinusoidal_positions(self.config.max_length, self.config.d_model)
+            return table.astype(self.config.param_dtype)
+        return None
+
+
+def _normal(rngs: nnx.Rngs, shape: tuple[int, ...], dtype: Any) -> Array:
+    return 0.02 * jax.random.normal(rngs.params(), shape, dtype)

@@ -1,0 +1,30 @@
+"""Counting parameters without allocating any."""
+
+import math
+from typing import Any
+
+import jax
+from flax import nnx
+
+from attn_jax.models.config import DecoderConfig, StackConfig
+from attn_jax.models.decoder import Decoder
+
+MODELS: dict[type[StackConfig], Any] = {DecoderConfig: Decoder}
+
+
+def count_parameters(config: StackConfig, *, embeddings: bool = True) -> int:
+    """Numbers a model of this config trains or keeps fixed; allocates none of them.
+
+    Args:
+      config: of any model.
+      embeddings: whether token and position embeddings (and an untied output layer)
+        count.
+    """
+    build = MODELS[type(config)]
+    model = nnx.eval_shape(lambda: build(config, rngs=nnx.Rngs(0)))
+    total = 0
+    for path, leaf in jax.tree_util.tree_leaves_with_path(nnx.state(model)):
+        name = jax.tree_util.keystr(path)
+        if embeddings or "'embedding'" not in name.split("]")[0]:
+            total += math.prod(leaf.shape)
+    return total

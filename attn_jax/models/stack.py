@@ -1,0 +1,101 @@
+"""Blocks one after the other, scanned over stacked parameters or unrolled."""
+
+from typing import Any
+
+import jax
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Key
+
+from attn_jax.models.block import Block, make_norm
+from attn_jax.models.config import StackConfig
+from attn_jax.nn._naming import named_rngs
+from attn_jax.ops.masks import Mask
+
+
+class Stack(nnx.Module):
+    """num_layers blocks and, for pre-norm, a last norm."""
+
+    def __init__(self, config: StackConfig, *, rngs: nnx.Rngs):
+        self.config = config
+        blocks, norm = named_rngs(rngs, "blocks", "norm")
+        keys = jax.random.split(blocks.params(), config.num_layers)
+
+        def build(key: Key[Array, ""]) -> Block:
+            return Block(config, rngs=nnx.Rngs(params=key))
+
+        if config.scan_layers:
+            self.blocks = nnx.vmap(build)(keys)
+        else:
+            self.blocks = nnx.List(build(key) for key in keys)
+        self.norm = make_norm(config, norm) if config.norm_placement == "pre" else None
+
+    def __call__(
+        self,
+        x: Float[Array, "*b t m"],
+        *,
+        mask: Mask,
+        positions: Any = None,
+        rng: Key[Array, ""] | None = None,
+    ) -> Float[Array, "*b t m"]:
+        n = self.config.num_layers
+        rngs = None if rng is None else jax.random.split(rng, n)
+
+        def forward(block: Block, x: Array, rng: Any) -> Array:
+            return block(x, mask=mask, positions=positions, rng=rng)
+
+        def step(x: Array, layer: Any) -> tuple[Array, None]:
+            return run(layer[0], x, layer[1]), None
+
+        if self.config.scan_layers:
+            graph, state = nnx.split(self.blocks)
+            run = self._maybe_remat(lambda s, x, r: forward(nnx.merge(graph, s), x, r))
+            x, _ = jax.lax.scan(step, x, (state, rngs))
+        else:
+            for i, block in enumerate(self.blocks):
+                graph, state = nnx.split(block)
+                run = self._maybe_remat(
+                    lambda s, x, r, g=graph: forward(nnx.merge(g, s), x, r)
+                )
+                x = run(state, x, None if rngs is None else rngs[i])
+        return x if self.norm is None else self.norm(x)
+
+    def init_cache(self, batch: int, length: int, dtype: Any) -> Any:
+        """One cache a layer, stacked when the layers are."""
+        if not self.config.scan_layers:
+            return tuple(
+                block.attention.init_cache(batch, length, dtype)
+                for block in self.blocks
+            )
+        graph, state = nnx.split(self.blocks)
+
+        def one(state: Any) -> Any:
+            block = nnx.merge(graph, state)
+            return block.attention.init_cache(batch, length, dtype)
+
+        return jax.vmap(one)(state)
+
+    def decode(
+        self,
+        x: Float[Array, "b n m"],
+        cache: Any,
+        *,
+        valid: Bool[Array, "b n"] | None = None,
+    ) -> tuple[Float[Array, "b n m"], Any]:
+        """n more tokens through every layer and its cache."""
+        if self.config.scan_layers:
+            graph, state = nnx.split(self.blocks)
+
+            def step(x: Array, layer: Any) -> tuple[Array, Any]:
+                return nnx.merge(graph, layer[0]).decode(x, layer[1], valid=valid)
+
+            x, cache = jax.lax.scan(step, x, (state, cache))
+        else:
+            caches = []
+            for block, old in zip(self.blocks, cache, strict=True):
+                x, new = block.decode(x, old, valid=valid)
+                caches.append(new)
+            cache = tuple(caches)
+        return (x if self.norm is None else self.norm(x)), cache
+
+    def _maybe_remat(self, run: Any) -> Any:
+        return jax.checkpoint(run) if self.config.remat else run

@@ -1,0 +1,37 @@
+"""Flax NNX modules that own parameters and call ops."""
+
+from attn_jax.nn.attention import Attention, AttentionCache, AttentionConfig
+from attn_jax.nn.core import Mechanism
+from attn_jax.nn.dropout import dropout
+from attn_jax.nn.feed_forward import FeedForward
+from attn_jax.nn.linear import Linear
+from attn_jax.nn.mechanisms import MECHANISMS
+from attn_jax.nn.mixture import MixtureSynthesizer
+from attn_jax.nn.softmax import Softmax
+from attn_jax.nn.synthesizer import (
+    DenseSynthesizer,
+    FactorizedDenseSynthesizer,
+    FactorizedRandomSynthesizer,
+    Fixed,
+    RandomSynthesizer,
+)
+from attn_jax.nn.token_positions import token_positions
+
+__all__ = [
+    "MECHANISMS",
+    "Attention",
+    "AttentionCache",
+    "AttentionConfig",
+    "DenseSynthesizer",
+    "FactorizedDenseSynthesizer",
+    "FactorizedRandomSynthesizer",
+    "FeedForward",
+    "Fixed",
+    "Linear",
+    "Mechanism",
+    "MixtureSynthesizer",
+    "RandomSynthesizer",
+    "Softmax",
+    "dropout",
+    "token_positions",
+]

@@ -1,0 +1,132 @@
+"""What every mechanism offers to `Attention`: a full pass, a cache, a decoding step."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from attn_jax.ops import masks, synthesizer_attention
+from attn_jax.ops.masks import Mask
+
+if TYPE_CHECKING:
+    from attn_jax.nn.attention import AttentionConfig
+
+ALL_MASKS = frozenset({"causal", "window", "prefix", "padding", "segments", "dense"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism:
+    """A row of the mechanism table: a frozen config that says what it can do.
+
+    `masks` are the rules that the mechanism honours, `cross` whether it attends to
+    another sequence, `mixes` whether its logits can be mixed with others'.
+    """
+
+    equation: ClassVar[str]
+    cost: ClassVar[str]
+    function: ClassVar[str]
+    paper: ClassVar[str]
+    masks: ClassVar[frozenset[str]] = ALL_MASKS
+    cross: ClassVar[bool] = False
+    mixes: ClassVar[bool] = True
+
+    def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> "Core":
+        """The module that owns the mechanism's parameters."""
+        raise NotImplementedError
+
+    @property
+    def limit(self) -> int | None:
+        """The longest sequence the mechanism can take; None is any."""
+        return getattr(self, "max_length", None)
+
+    def for_length(self, max_length: int) -> Self:
+        """The same mechanism, built for max_length where it left that open."""
+        if getattr(self, "max_length", 0) is None:
+            return replace(self, max_length=max_length)  # pyright: ignore[reportCallIssue]
+        return self
+
+
+class KeyValueCache(NamedTuple):
+    """Keys and values of the tokens so far; slot j holds the token at position j."""
+
+    k: Any
+    v: Float[Array, "b length g e"]
+
+
+class Core(nnx.Module):
+    """A mechanism without its value and output projections, which all share.
+
+    A core has `logits`; what it needs of the attended tokens, if anything, it computes
+    in `keys`. Decoding writes keys and values where the tokens stand and attends to
+    them all.
+    """
+
+    def keys(self, x: Float[Array, "*b s m"], positions: Any) -> Any:
+        """What the logits need of the attended tokens; None for nothing."""
+        return None
+
+    def logits(
+        self, x: Float[Array, "*b t m"], keys: Any, s: int, *, positions: Any, seen: Any
+    ) -> Float[Array, "*#b h t s"]:
+        """Logits of t queries over s keys.
+
+        Args:
+          positions: Int[*b t] of the queries, None for 0 .. t - 1.
+          seen: Int[*b s] of the keys, None for 0 .. s - 1.
+        """
+        raise NotImplementedError
+
+    def attend(
+        self,
+        x: Float[Array, "*b t m"],
+        keys: Any,
+        v: Float[Array, "*b s g e"],
+        *,
+        mask: Mask,
+        positions: Any,
+        seen: Any,
+    ) -> Float[Array, "*b t h e"]:
+        """The mechanism itself, from queries' tokens, keys and values."""
+        logits = self.logits(x, keys, v.shape[-3], positions=positions, seen=seen)
+        return synthesizer_attention(logits, v, mask=mask)
+
+    def empty_keys(self, batch: int, length: int, dtype: Any) -> Any:
+        """Room for what `keys` returns."""
+        return None
+
+    def init_cache(
+        self, batch: int, length: int, v: tuple[int, int], dtype: Any
+    ) -> Any:
+        """An empty cache for values of g heads and e features, v = (g, e)."""
+        empty = jnp.zeros((batch, length, *v), dtype)
+        return KeyValueCache(self.empty_keys(batch, length, dtype), empty)
+
+    def decode(
+        self,
+        x: Float[Array, "b n m"],
+        v: Float[Array, "b n g e"],
+        cache: Any,
+        *,
+        length: Int[Array, "b"],
+        real: Bool[Array, "b n"],
+    ) -> tuple[Float[Array, "b n h e"], Any]:
+        """n more tokens after the `length` in the cache; the real ones come first."""
+        positions = length[:, None] + jnp.arange(x.shape[1])[None, :]
+        slots = jnp.where(real, positions, cache.v.shape[1])
+        new = KeyValueCache(self.keys(x, positions), v)
+        cache = jax.tree.map(lambda old, now: _write(old, now, slots), cache, new)
+        every = jnp.ones(cache.v.shape[:2], bool)
+        mask = masks.causal().offset(length) & masks.padding(every, real)
+        out = self.attend(
+            x, cache.k, cache.v, mask=mask, positions=positions, seen=None
+        )
+        return out, cache
+
+
+def _write(old: Array, new: Array, slots: Int[Array, "b n"]) -> Array:
+    """Puts each row's tokens into its slots; a slot past the end is dropped."""
+    put = jax.vmap(lambda o, n, i: o.at[i].set(n.astype(o.dtype), mode="drop"))
+    return put(old, new, slots)

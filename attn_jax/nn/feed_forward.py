@@ -1,0 +1,45 @@
+"""The feed-forward layer of a block (Vaswani et al. 2017, equation 2)."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Float
+
+from attn_jax.nn._naming import named_rngs
+from attn_jax.nn._table import Table
+
+ACTIVATIONS = Table("activation", {"relu": jax.nn.relu, "gelu": jax.nn.gelu})
+
+
+class FeedForward(nnx.Module):
+    """activation(x W_1 + b_1) W_2 + b_2, token by token."""
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        *,
+        activation: str = "gelu",
+        use_bias: bool = False,
+        output_scale: float = 1.0,
+        dtype: Any = jnp.float32,
+        param_dtype: Any = jnp.float32,
+        rngs: nnx.Rngs,
+    ):
+        self.activation = ACTIVATIONS[activation]
+        up, down = named_rngs(rngs, "up", "down")
+        options = {
+            "use_bias": use_bias,
+            "dtype": dtype,
+            "param_dtype": param_dtype,
+        }
+        self.up = nnx.Linear(d_model, d_ff, rngs=up, **options)
+        scaled = nnx.initializers.variance_scaling(
+            output_scale**2, "fan_in", "truncated_normal"
+        )
+        self.down = nnx.Linear(d_ff, d_model, kernel_init=scaled, rngs=down, **options)
+
+    def __call__(self, x: Float[Array, "*b t m"]) -> Float[Array, "*b t m"]:
+        return self.down(self.activation(self.up(x)))

@@ -1,0 +1,105 @@
+"""Linear attention as a mechanism (Katharopoulos et al. 2020)."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import Array, Bool, Float, Int
+
+from attn_jax.nn.core import Core, Mechanism
+from attn_jax.nn.query_key import QueryKey
+from attn_jax.ops import (
+    LinearState,
+    elu_plus_one,
+    linear_attention,
+    linear_attention_chunked,
+    linear_attention_step,
+    masks,
+)
+from attn_jax.ops._linear_inputs import FeatureMap
+
+if TYPE_CHECKING:
+    from attn_jax.nn.attention import AttentionConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linear(Mechanism):
+    """Similarity by features: phi(q).phi(k), so that sums over keys serve all queries.
+
+    Attributes:
+      feature_map: phi, positive.
+      eps: added to the denominator; None clamps it instead.
+    """
+
+    equation: ClassVar[str] = "y_i = φ(q_i)·Σ_j φ(k_j) v_jᵀ / φ(q_i)·Σ_j φ(k_j)"
+    cost: ClassVar[str] = "O(t p e)"
+    function: ClassVar[str] = "linear_attention"
+    paper: ClassVar[str] = "Katharopoulos et al. 2020, eq. 4-12"
+    masks: ClassVar[frozenset[str]] = frozenset(
+        {"causal", "prefix", "padding", "segments"}
+    )
+    cross: ClassVar[bool] = True
+    mixes: ClassVar[bool] = False
+
+    feature_map: FeatureMap = elu_plus_one
+    eps: float | None = None
+
+    def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> Core:
+        if config.alibi:
+            raise ValueError(
+                "alibi: linear attention has no logits to add a bias to; use rotary, "
+                "sinusoidal or learned positions"
+            )
+        return LinearCore(self, config, rngs=rngs)
+
+
+class LinearCore(Core):
+    """Queries and keys, compared by their features; the cache is one state a head."""
+
+    def __init__(self, mechanism: Linear, config: "AttentionConfig", *, rngs: nnx.Rngs):
+        self.query_key = QueryKey(config, rngs=rngs)
+        self.options = {"feature_map": mechanism.feature_map, "eps": mechanism.eps}
+        self.key_shape = (config.kv_heads, config.key_dim)
+
+    def keys(self, x: Float[Array, "*b s m"], positions: Any) -> Array:
+        return self.query_key.keys(x, positions)
+
+    def attend(self, x, keys, v, *, mask, positions, seen):
+        q = self.query_key.queries(x, positions)
+        return linear_attention(q, keys, v, mask=mask, **self.options)
+
+    def init_cache(
+        self, batch: int, length: int, v: tuple[int, int], dtype: Any
+    ) -> LinearState:
+        """Zero sums: their size does not depend on the length."""
+        g, d = self.key_shape
+        dtype = jnp.promote_types(dtype, jnp.float32)
+        one = jax.ShapeDtypeStruct((batch, 1, g, d), dtype)
+        p = jax.eval_shape(self.options["feature_map"], one).shape[-1]
+        return LinearState(
+            kv=jnp.zeros((batch, g, p, v[1]), dtype), k=jnp.zeros((batch, g, p), dtype)
+        )
+
+    def decode(
+        self,
+        x: Float[Array, "b n m"],
+        v: Float[Array, "b n g e"],
+        cache: LinearState,
+        *,
+        length: Int[Array, "b"],
+        real: Bool[Array, "b n"],
+    ) -> tuple[Float[Array, "b n h e"], LinearState]:
+        positions = length[:, None] + jnp.arange(x.shape[1])[None, :]
+        q = self.query_key.queries(x, positions)
+        k = self.query_key.keys(x, positions)
+        if x.shape[1] == 1:
+            out, cache = linear_attention_step(
+                q[:, 0], k[:, 0], v[:, 0], cache, valid=real[:, 0], **self.options
+            )
+            return out[:, None], cache
+        mask = masks.causal() & masks.padding(real, real)
+        return linear_attention_chunked(
+            q, k, v, mask=mask, initial_state=cache, **self.options
+        )

@@ -1,0 +1,26 @@
+"""The one table of mechanisms: name on the command line -> config class."""
+
+from attn_jax.nn._table import Table
+from attn_jax.nn.core import Mechanism
+from attn_jax.nn.linear import Linear
+from attn_jax.nn.mixture import MixtureSynthesizer
+from attn_jax.nn.softmax import Softmax
+from attn_jax.nn.synthesizer import (
+    DenseSynthesizer,
+    FactorizedDenseSynthesizer,
+    FactorizedRandomSynthesizer,
+    RandomSynthesizer,
+)
+
+MECHANISMS: Table[type[Mechanism]] = Table(
+    "mechanism",
+    {
+        "softmax": Softmax,
+        "linear": Linear,
+        "random": RandomSynthesizer,
+        "factorized_random": FactorizedRandomSynthesizer,
+        "dense": DenseSynthesizer,
+        "factorized_dense": FactorizedDenseSynthesizer,
+        "mixture": MixtureSynthesizer,
+    },
+)

@@ -1,0 +1,35 @@
+"""Where tokens stand: positions counted from what a mask says is real."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from attn_jax.ops._linear_masks import per_token, real_tokens
+from attn_jax.ops._mask_rules import Segments
+from attn_jax.ops.masks import Mask
+
+
+def token_positions(
+    mask: Mask, leading: tuple[int, ...], t: int
+) -> Int[Array, "*b t"] | None:
+    """Real tokens before each token, in its own segment; None is 0 .. t - 1.
+
+    Padding does not count, on the left or on the right, so a padded row has the
+    positions of the same row without padding; a packed segment starts at 0. What stands
+    at padding is a valid index without meaning.
+    """
+    real, _ = real_tokens(mask, list(leading), t)
+    ids = [
+        per_token(rule.queries, list(leading), t, "segments")
+        for rule in mask.find(Segments)
+        if rule.queries.shape[-1] == t
+    ]
+    if (real is None and not ids) or t == 0:
+        return None
+    counted = jnp.ones((*leading, t), jnp.int32) if real is None else real
+    before = jnp.cumsum(counted, axis=-1, dtype=jnp.int32) - counted
+    for each in ids:
+        begins = jnp.diff(each, axis=-1, prepend=each[..., :1]) != 0
+        start = jax.lax.cummax(jnp.where(begins, before, 0), axis=before.ndim - 1)
+        before = before - start
+    return before
