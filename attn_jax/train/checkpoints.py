@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -167,6 +168,23 @@ class Checkpointer:
         if jax.process_index() == 0:
             shutil.rmtree(os.path.join(self._directory, _TRASH), ignore_errors=True)
 
+    def _discard(self, step: int | None) -> None:
+        """Remove what a failed save left, so that its step can be saved again.
+
+        Other arrays of that save may still be on their way, and put files back.
+        """
+        if step is None or "://" in self._directory or jax.process_index() != 0:
+            return
+        for _ in range(20):
+            begun = [
+                x for x in os.listdir(self._directory) if x.startswith(f"{step:08}.")
+            ]
+            if not begun:
+                return
+            for name in begun:
+                shutil.rmtree(os.path.join(self._directory, name), ignore_errors=True)
+            time.sleep(0.1)
+
     def _write(self, act: Callable[[], Any]) -> Any:
         """Run act; an error in it becomes one that says which step, where, what now."""
         try:
@@ -175,6 +193,7 @@ class Checkpointer:
             step, self._pending = self._pending, None
             complete = "unknown"
             with contextlib.suppress(OSError):
+                self._discard(step)
                 self._manager.reload()
                 complete = str(self.all_steps() or "none")
             raise CheckpointWriteError(

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import PyTree
 
 from attn_jax.train._checks import fail
@@ -66,9 +67,21 @@ def array(leaf: Any) -> Any:
     return leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf)
 
 
-def abstract(leaf: Any) -> jax.ShapeDtypeStruct:
-    """Shape, dtype and place of an array."""
+def abstract(leaf: Any) -> Any:
+    """Shape, dtype and place of an array; one of NumPy stands for itself."""
     leaf = array(leaf)
+    if isinstance(leaf, np.ndarray | np.generic):
+        return np.asarray(leaf)
+    if (
+        jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True)
+        != leaf.dtype
+    ):
+        fail(
+            "abstract_state",
+            f"an array of dtype {leaf.dtype}, while jax_enable_x64 is off",
+            "a dtype that JAX can hold",
+            "turn jax_enable_x64 on, as it was when the checkpoint was written",
+        )
     sharding = getattr(leaf, "sharding", None)
     if sharding is None:
         sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])

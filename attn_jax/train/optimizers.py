@@ -35,8 +35,8 @@ def decay_mask(params: PyTree, *, synthesizers: bool = False) -> PyTree:
 def adamw(
     schedule: optax.ScalarOrSchedule,
     *,
-    b1: float = 0.9,
-    b2: float = 0.95,
+    b1: float | int = 0.9,
+    b2: float | int = 0.95,
     eps: float = 1e-8,
     weight_decay: float | int = 0.1,
     clip_norm: float | int | None = 1.0,

@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol, TextIO, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 
 @runtime_checkable
@@ -24,7 +24,7 @@ class Progress(Protocol):
         ...
 
 
-def make_progress(label: str, stream: TextIO | None = None) -> Progress:
+def make_progress(label: str, stream: Any = None) -> Progress:
     """A bar if the stream is a terminal, else plain lines.
 
     Args:
@@ -43,7 +43,7 @@ def make_progress(label: str, stream: TextIO | None = None) -> Progress:
 class ProgressBar:
     """A bar with loss, tokens per second and time left, drawn with rich."""
 
-    def __init__(self, label: str, stream: TextIO | None = None) -> None:
+    def __init__(self, label: str, stream: Any = None) -> None:
         from rich import progress
         from rich.console import Console
 
@@ -80,7 +80,7 @@ class ProgressLines:
     """
 
     def __init__(
-        self, label: str, stream: TextIO | None = None, *, seconds: float = 10.0
+        self, label: str, stream: Any = None, *, seconds: float | int = 10.0
     ) -> None:
         self._label = label
         self._stream = sys.stderr if stream is None else stream
@@ -118,7 +118,7 @@ def describe(values: Mapping[str, Any]) -> str:
     )
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float | int) -> str:
     """Seconds as 1:02:03, or 02:03 below an hour."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

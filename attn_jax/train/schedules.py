@@ -42,7 +42,7 @@ def noam_schedule(
 
 
 def cosine_schedule(
-    peak: float,
+    peak: float | int,
     *,
     num_steps: int,
     warmup_steps: int,

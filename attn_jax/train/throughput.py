@@ -25,7 +25,7 @@ class Throughput:
         self._read()
         self._started = None
 
-    def count(self, tokens: float) -> None:
+    def count(self, tokens: float | int) -> None:
         """Add the tokens of a step that is known to be done."""
         self._read()
         self._tokens += tokens
