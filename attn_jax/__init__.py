@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 _LAZY = ("data", "models", "nn", "train")
 
-__all__ = ["UnsupportedMaskError", "ops", *_LAZY]
+__all__ = ["UnsupportedMaskError", "ops", *_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> ModuleType:

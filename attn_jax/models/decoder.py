@@ -16,6 +16,7 @@ from attn_jax.nn.attention import check_room
 from attn_jax.ops import masks
 from attn_jax.ops._linear_masks import real_tokens
 from attn_jax.ops._mask_rules import Prefix
+from attn_jax.ops._shapes import is_traced
 from attn_jax.ops.masks import Mask, as_mask
 
 
@@ -68,7 +69,7 @@ class Decoder(nnx.Module):
                 f"{self.config.max_length}; shorten the rows, or build the model with "
                 "a greater max_length"
             )
-        real, _ = real_tokens(mask, list(leading), t)
+        real, _ = real_tokens(mask, leading, t, t)
         tokens = self._check(tokens, real)
         if positions is None:
             positions = token_positions(mask, leading, t)
@@ -127,7 +128,7 @@ class Decoder(nnx.Module):
     def _check(self, tokens: Array, real: Any) -> Array:
         """Token ids with 0 at padding; a concrete id out of range raises."""
         tokens = tokens if real is None else jnp.where(real, tokens, 0)
-        if isinstance(tokens, jax.core.Tracer) or not tokens.size:
+        if is_traced(tokens) or not tokens.size:
             return tokens
         low, high = int(tokens.min()), int(tokens.max())
         if low < 0 or high >= self.config.vocab_size:

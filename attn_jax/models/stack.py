@@ -23,6 +23,7 @@ class Stack(nnx.Module):
         def build(key: Key[Array, ""]) -> Block:
             return Block(config, rngs=nnx.Rngs(params=key))
 
+        self.blocks: Any  # one block with stacked parameters, or a list of blocks
         if config.scan_layers:
             self.blocks = nnx.vmap(build)(keys)
         else:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -14,8 +13,8 @@ from attn_jax.nn.dropout import dropout
 from attn_jax.nn.softmax import Softmax
 from attn_jax.nn.token_positions import token_positions
 from attn_jax.ops import exclude_self
-from attn_jax.ops._linear_masks import per_token, real_tokens
-from attn_jax.ops._mask_rules import Padding
+from attn_jax.ops._linear_masks import real_tokens
+from attn_jax.ops._shapes import is_traced
 from attn_jax.ops.masks import Mask, UnsupportedMaskError, as_mask
 
 
@@ -165,14 +164,13 @@ class Attention(nnx.Module):
         self._check(mask, context)
         t, leading = x.shape[-2], x.shape[:-2]
         if context is None:
-            real, queries = real_tokens(mask, list(leading), t)
+            real, queries = real_tokens(mask, leading, t, t)
             if positions is None:
                 positions = token_positions(mask, leading, t)
             x = attended = _clean(x, real)
             seen = positions
         else:
-            s = context.shape[-2]
-            real, queries = _cross_padding(mask, leading, t, s)
+            real, queries = real_tokens(mask, leading, t, context.shape[-2])
             x, attended, seen = _clean(x, queries), _clean(context, real), None
         v = self.value(attended)
         keys = self.mechanism.keys(attended, seen)
@@ -223,6 +221,7 @@ class Attention(nnx.Module):
         check_room("x", cache.room, after)
         fits = after <= cache.room
         real = jnp.arange(n)[None, :] < jnp.where(fits, count, 0)[:, None]
+        order = None
         if valid is not None:
             # The real tokens first, in their order: then slot j is position j.
             order = jnp.argsort(~valid, axis=1, stable=True)[..., None]
@@ -232,9 +231,9 @@ class Attention(nnx.Module):
             x, v, cache.core, length=cache.length, real=real
         )
         y = self._finish(y, v, None)
-        if valid is not None:
+        if order is not None:
             y = jnp.take_along_axis(y, jnp.argsort(order, axis=1), axis=1)
-            y = jnp.where(valid[..., None], y, 0)
+            y = _clean(y, valid)
         y = jnp.where(fits[:, None, None], y, jnp.nan)
         length = jnp.where(fits, after, cache.length)
         return y, AttentionCache(core, length, cache.room)
@@ -277,25 +276,9 @@ def _clean(x: Array, real: Array | None) -> Array:
     return x if real is None else jnp.where(real[..., None], x, 0)
 
 
-def _cross_padding(
-    mask: Mask, leading: tuple[int, ...], t: int, s: int
-) -> tuple[Array | None, Array | None]:
-    """Real keys of the context and real queries."""
-    keys = queries = None
-    for rule in mask.find(Padding):
-        now = per_token(rule.keys, list(leading), s, "padding(keys)")
-        keys = now if keys is None else keys & now
-        if rule.queries is not None:
-            now = per_token(rule.queries, list(leading), t, "padding(queries)")
-            queries = now if queries is None else queries & now
-    return keys, queries
-
-
 def check_room(name: str, room: Int[Array, ""], after: Int[Array, "b"]) -> None:
     """Raises where a concrete cache would overflow."""
-    if isinstance(after, jax.core.Tracer) or isinstance(room, jax.core.Tracer):
-        return
-    if after.size and int(after.max()) > int(room):
+    if not is_traced(room, after) and after.size and int(after.max()) > int(room):
         row = int(after.argmax())
         raise ValueError(
             f"{name}: row {row} would hold {int(after[row])} tokens; the cache has "

@@ -18,9 +18,9 @@ def token_positions(
     positions of the same row without padding; a packed segment starts at 0. What stands
     at padding is a valid index without meaning.
     """
-    real, _ = real_tokens(mask, list(leading), t)
+    real, _ = real_tokens(mask, leading, t, t)
     ids = [
-        per_token(rule.queries, list(leading), t, "segments")
+        per_token(rule.queries, leading, t, "segments")
         for rule in mask.find(Segments)
         if rule.queries.shape[-1] == t
     ]

@@ -39,8 +39,9 @@ def causal_inputs(
     since the gradient of phi at NaN times 0 is NaN.
     """
     check_qkv(q, k, v)
-    *leading, t, h, _ = q.shape
-    real_k, real_q = real_tokens(mask, leading, t)
+    leading = q.shape[:-3]
+    t, h = q.shape[-3:-1]
+    real_k, real_q = real_tokens(mask, leading, t, t)
     ids = [
         per_token(rule.queries, leading, t, "segments") for rule in mask.find(Segments)
     ]

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from attn_jax.ops._mask_rules import Causal, Dense, Padding, Prefix, Segments, Window
+from attn_jax.ops._shapes import is_traced
 from attn_jax.ops.masks import Mask, UnsupportedMaskError, as_mask, causal
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,30 +65,31 @@ def _at_zero(start: Any) -> bool:
     return start is None or (isinstance(start, int) and start == 0)
 
 
-def per_token(x: Array, leading: list[int], t: int, name: str) -> Array:
+def per_token(x: Array, leading: tuple[int, ...], t: int, name: str) -> Array:
     """A rule's array, one entry a token, broadcast to the inputs' leading axes."""
     fits = (
         x.ndim <= len(leading) + 1
         and x.shape[-1] == t
         and all(
-            m in (1, n)
-            for m, n in zip(x.shape[-2::-1], reversed(leading), strict=False)
+            m in (1, n) for m, n in zip(x.shape[-2::-1], leading[::-1], strict=False)
         )
     )
     if not fits:
         raise ValueError(
-            f"mask: {name} has shape {x.shape} for leading axes {tuple(leading)} and "
-            f"{t} tokens; expected (*b, {t}), where any leading axis may be 1"
+            f"mask: {name} has shape {x.shape} for leading axes {leading} and {t} "
+            f"tokens; expected (*b, {t}), where any leading axis may be 1"
         )
     x = x.reshape((1,) * (len(leading) + 1 - x.ndim) + x.shape)
     return jnp.broadcast_to(x, (*leading, t))
 
 
-def real_tokens(mask: Mask, leading: list[int], t: int) -> tuple[Any, Any]:
-    """Real keys and real queries, all padding rules together; None where all are."""
+def real_tokens(
+    mask: Mask, leading: tuple[int, ...], t: int, s: int
+) -> tuple[Any, Any]:
+    """Real keys Bool[*b s] and real queries Bool[*b t]; None where all are."""
     keys = queries = None
     for rule in mask.find(Padding):
-        real = per_token(rule.keys, leading, t, "padding(keys)")
+        real = per_token(rule.keys, leading, s, "padding(keys)")
         keys = real if keys is None else keys & real
         if rule.queries is not None:
             real = per_token(rule.queries, leading, t, "padding(queries)")
@@ -132,8 +134,7 @@ def _check_one_run(mask: Mask) -> None:
     """Concrete segment ids must be contiguous; traced ones are the caller's promise."""
     real = [rule.keys for rule in mask.find(Padding)]
     for rule in mask.find(Segments):
-        traced = any(isinstance(x, jax.core.Tracer) for x in (*real, rule.key_ids))
-        if traced or rule.key_ids.size == 0:
+        if is_traced(real, rule.key_ids) or rule.key_ids.size == 0:
             continue
         ids = np.asarray(rule.key_ids)
         keep = np.ones((1,) * ids.ndim, bool)

@@ -1,12 +1,21 @@
 """Shape checks shared by the ops: raised before compute, written for people."""
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array
 
 
 def compute_dtype(*arrays: Array) -> jnp.dtype:
     """The dtype of logits, softmax, features and states: at least float32."""
     return jnp.promote_types(jnp.result_type(*arrays), jnp.float32)
+
+
+def is_traced(*values: Any) -> bool:
+    """Whether some array's values can't be read, as under jit."""
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(values))
 
 
 def check_qkv(q: Array, k: Array, v: Array | None = None) -> None:

@@ -103,7 +103,7 @@ def linear_attention(
     *leading, h, p = phi_q.shape
     g = k.shape[-2]
     phi_q = phi_q.reshape(*leading, g, h // g, p)
-    if not mask.rules:
+    if allowed is None:
         sums = jnp.einsum("...sgp,...sge->...gpe", phi_k, ones_v)
         out = jnp.einsum("...tgrp,...gpe->...tgre", phi_q, sums)
         return normalise(out.reshape(*leading, h, ones_v.shape[-1]), eps).astype(

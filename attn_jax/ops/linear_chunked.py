@@ -62,7 +62,8 @@ def linear_attention_chunked(
     t = q.shape[-3]
     fill = max(1, -(-t // chunk_size)) * chunk_size - t
     axis = q.ndim - 3
-    q_c, k_c, v_c, run = (_in_chunks(a, axis, fill, chunk_size) for a in x[:4])
+    q_c, k_c, v_c = (_in_chunks(a, axis, fill, chunk_size) for a in x[:3])
+    run = None if x.run is None else _in_chunks(x.run, axis, fill, chunk_size)
     carried, after = _chunk_sums(k_c, v_c, run, before)
     out = jnp.einsum("...ncgrp,...ngpe->...ncgre", q_c, carried)
     similarity = jnp.einsum("...ncgrp,...nsgp->...ngrcs", q_c, k_c)
@@ -106,10 +107,8 @@ def _continues(run: Int[Array, "*b n c"]) -> Bool[Array, "*b n c"]:
     return run == ends[..., None]
 
 
-def _in_chunks(x: Array | None, axis: int, fill: int, size: int) -> Array | None:
+def _in_chunks(x: Array, axis: int, fill: int, size: int) -> Array:
     """Axis of length t, filled at its end, as axes (n, c)."""
-    if x is None:
-        return None
     widths = [(0, 0)] * x.ndim
     widths[axis] = (0, fill)
     kind = "edge" if jnp.issubdtype(x.dtype, jnp.integer) else "constant"

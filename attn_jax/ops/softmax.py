@@ -116,8 +116,8 @@ def dot_product_logits(
     *leading, t, h, d = q.shape
     s, g = k.shape[-3:-1]
     dtype = compute_dtype(q, k)
-    scale = max(d, 1) ** -0.5 if scale is None else scale
-    grouped = (q.astype(dtype) * scale).reshape(*leading, t, g, h // g, d)
+    factor = max(d, 1) ** -0.5 if scale is None else scale
+    grouped = (q.astype(dtype) * factor).reshape(*leading, t, g, h // g, d)
     logits = jnp.einsum("...tgrd,...sgd->...grts", grouped, k.astype(dtype))
     return logits.reshape(*leading, h, t, s)
 
