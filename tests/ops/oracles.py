@@ -269,7 +269,10 @@ def linear_attention(
 
 
 def error(got, want) -> float:
-    """|got - want| / |want|, Frobenius. NaN on either side alone is infinite error."""
+    """|got - want| / |want|, Frobenius; |got - want| where want is 0 up to rounding.
+
+    A NaN or an infinity that only one side has counts as an infinite error.
+    """
     got, want = np.asarray(got).astype(np.float64), np.asarray(want, np.float64)
     assert got.shape == want.shape, f"shape {got.shape} instead of {want.shape}"
     if not np.array_equal(np.isfinite(got), np.isfinite(want)):
@@ -279,7 +282,7 @@ def error(got, want) -> float:
         return float("inf")
     size = float(np.linalg.norm(want[finite]))
     distance = float(np.linalg.norm(got[finite] - want[finite]))
-    return distance if size == 0 else distance / size
+    return distance if size < 1e-12 else distance / size
 
 
 def assert_close(got, want, ceiling: float, what: str = "") -> None:
