@@ -254,7 +254,13 @@ def _stopped(
 
 def _go_on(checkpointer: Checkpointer | None) -> str:
     """What the same command does when it is run again."""
-    latest = None if checkpointer is None else checkpointer.latest_step()
+    latest = None
+    if checkpointer is not None:
+        try:
+            checkpointer.wait()
+        except CheckpointWriteError as error:
+            return str(error)
+        latest = checkpointer.latest_step()
     if checkpointer is None or latest is None:
         return "No checkpoint is there; the same command begins anew"
     return (

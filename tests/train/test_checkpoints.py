@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,12 @@ from attn_jax.train import (
 )
 from tests.train import toy
 from tests.train.toy import assert_same_bits
+
+# Another process: where it finds the package, and on the devices of this one.
+PROCESS = {
+    "cwd": Path(__file__).resolve().parents[2],
+    "env": {**os.environ, "JAX_PLATFORMS": jax.default_backend()},
+}
 
 
 def abstract(tree):
@@ -251,9 +258,8 @@ print(np.array_equal(restored["noise"], state["noise"]))
 
 def test_a_full_disk_is_an_error_and_leaves_nothing_behind(tmp_path):
     # In a process of its own: what Orbax had begun complains from its threads.
-    run = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", FULL, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, **PROCESS)
     assert run.returncode == 0, run.stderr
     *errors, equal = run.stdout.splitlines()
     assert len(errors) == 3
@@ -299,7 +305,7 @@ fit(state, step, toy.batch_at, num_steps=8, logger=logger, log_every=1, progress
 
 
 def test_a_run_killed_while_it_saves_goes_on_from_the_step_before(tmp_path):
-    child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)])
+    child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], **PROCESS)
     try:
         deadline = time.monotonic() + 120
         while not (tmp_path / "stuck").exists():
