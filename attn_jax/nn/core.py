@@ -1,7 +1,7 @@
 """What every mechanism offers to `Attention`: a full pass, a cache, a decoding step."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ class Mechanism:
         """The longest sequence the mechanism can take; None is any."""
         return getattr(self, "max_length", None)
 
-    def for_length(self, max_length: int) -> Self:
+    def for_length(self, max_length: int) -> "Mechanism":
         """The same mechanism, built for max_length where it left that open."""
         if getattr(self, "max_length", 0) is None:
             return replace(self, max_length=max_length)  # pyright: ignore[reportCallIssue]

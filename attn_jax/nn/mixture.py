@@ -1,7 +1,7 @@
 """Mixtures of mechanisms inside one softmax (Tay et al. 2021)."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +59,7 @@ class MixtureSynthesizer(Mechanism):
         limits = [member.limit for member in self.members if member.limit is not None]
         return min(limits, default=None)
 
-    def for_length(self, max_length: int) -> Self:
+    def for_length(self, max_length: int) -> Mechanism:
         members = tuple(member.for_length(max_length) for member in self.members)
         return replace(self, members=members)
 
