@@ -1,6 +1,7 @@
 """Pure functions on arrays: masks, positions and every attention mechanism."""
 
 from attn_jax.ops import masks
+from attn_jax.ops.exclusive import exclude_self
 from attn_jax.ops.linear import (
     LinearState,
     elu_plus_one,
@@ -11,19 +12,42 @@ from attn_jax.ops.linear import (
     linear_attention_step,
 )
 from attn_jax.ops.masks import Mask, UnsupportedMaskError
+from attn_jax.ops.positions import alibi_bias, apply_rotary, sinusoidal_positions
 from attn_jax.ops.softmax import softmax_attention, softmax_attention_weights
+from attn_jax.ops.synthesizer import (
+    dense_synthesizer_logits,
+    factorized_dense_logits,
+    factorized_random_logits,
+    mix_logits,
+    synthesizer_attention,
+)
+from attn_jax.ops.synthesizer_factorized import (
+    factorized_dense_attention,
+    factorized_random_attention,
+)
 
 __all__ = [
     "LinearState",
     "Mask",
     "UnsupportedMaskError",
+    "alibi_bias",
+    "apply_rotary",
+    "dense_synthesizer_logits",
     "elu_plus_one",
+    "exclude_self",
+    "factorized_dense_attention",
+    "factorized_dense_logits",
+    "factorized_random_attention",
+    "factorized_random_logits",
     "linear_attention",
     "linear_attention_chunked",
     "linear_attention_recurrent",
     "linear_attention_scan",
     "linear_attention_step",
     "masks",
+    "mix_logits",
+    "sinusoidal_positions",
     "softmax_attention",
     "softmax_attention_weights",
+    "synthesizer_attention",
 ]
