@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax
 import jaxtyping
+import pytest
 
 # Four devices of one processor are enough to see that a sharded computation equals the
 # one on a single device. JAX_PLATFORMS=cuda runs the suite on an accelerator instead.
@@ -26,3 +27,19 @@ if "CI" not in os.environ:
 
 # The shapes and types that a signature in the package states are checked at each call.
 jaxtyping.install_import_hook("attn_jax", "beartype.beartype")
+
+
+@pytest.fixture
+def x64():
+    """64-bit types, for comparing with an oracle to rounding."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def plain_errors():
+    """Leaves shapes and types to the library's own checks, as in a user's session."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)

@@ -1,5 +1,6 @@
 """The package as a whole: what importing it costs, its version, its boundaries."""
 
+import importlib
 import re
 import resource
 import shutil
@@ -66,9 +67,8 @@ def test_version_is_that_of_pyproject():
 
 
 def test_constraints_hold_names_and_versions_only():
-    pin = re.compile(
-        r"[a-z0-9-]+==[0-9][0-9A-Za-z.+!]*( ; python_version (<|==|>=) \"3\.\d+\")?"
-    )
+    where = r'python_version (<|==|>=) "3\.\d+"'
+    pin = re.compile(rf"[a-z0-9-]+==\d[0-9A-Za-z.+!]*( ; {where}( or {where})*)?")
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = [line for line in lines if not line.startswith("#")]
     assert [line for line in pins if not pin.fullmatch(line)] == []
@@ -91,6 +91,28 @@ def test_constraints_pin_every_dependency():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = {line.split("==")[0] for line in lines}
     assert wanted <= pinned
+
+
+def test_constraints_use_a_marker_where_pythons_differ(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    pin = importlib.import_module("pin")
+    text = pin.merge(
+        {
+            "3.11": {"same": "1", "old": "1", "split": "1", "gone": "2"},
+            "3.12": {"same": "1", "old": "2", "split": "2"},
+            "3.13": {"same": "1", "old": "2", "split": "1"},
+        }
+    )
+    assert [line for line in text.splitlines() if not line.startswith("#")] == [
+        'gone==2 ; python_version < "3.12"',
+        'old==1 ; python_version < "3.12"',
+        'old==2 ; python_version >= "3.12"',
+        "same==1",
+        'split==1 ; python_version == "3.11" or python_version == "3.13"',
+        'split==2 ; python_version == "3.12"',
+    ]
 
 
 def check(folder: Path) -> subprocess.CompletedProcess:
