@@ -16,7 +16,7 @@ def token_positions(
 
     Padding does not count, on the left or on the right, so a padded row has the
     positions of the same row without padding; a packed segment starts at 0. What stands
-    at padding is a valid index without meaning.
+    at padding is a valid index without meaning, and ids there have none either.
     """
     real, _ = real_tokens(mask, leading, t, t)
     ids = [
@@ -28,6 +28,10 @@ def token_positions(
         return None
     counted = jnp.ones((*leading, t), jnp.int32) if real is None else real
     before = jnp.cumsum(counted, axis=-1, dtype=jnp.int32) - counted
+    if real is not None:
+        where = jnp.broadcast_to(jnp.arange(t), real.shape)
+        last = jax.lax.cummax(jnp.where(real, where, 0), axis=real.ndim - 1)
+        ids = [jnp.take_along_axis(each, last, axis=-1) for each in ids]
     for each in ids:
         begins = jnp.diff(each, axis=-1, prepend=each[..., :1]) != 0
         start = jax.lax.cummax(jnp.where(begins, before, 0), axis=before.ndim - 1)
