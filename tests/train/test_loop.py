@@ -299,11 +299,12 @@ def test_an_interruption_that_can_not_be_saved_says_so(tmp_path, step, monkeypat
     assert not caught.value.saved
 
 
-def test_an_error_of_writing_ends_the_run(tmp_path, step, monkeypatch):
+@pytest.mark.parametrize(("broken", "batches"), [(2, [0, 1, 2, 3]), (8, range(8))])
+def test_an_error_of_writing_ends_the_run(tmp_path, step, monkeypatch, broken, batches):
     rename = os.rename
 
     def full(source, target, **options):
-        if str(target).endswith("00000002"):
+        if str(target).endswith(f"{broken:08}"):
             raise OSError("No space left on device")
         return rename(source, target, **options)
 
@@ -314,11 +315,14 @@ def test_an_error_of_writing_ends_the_run(tmp_path, step, monkeypatch):
         seen.append(i)
         return toy.batch_at(i)
 
-    with Checkpointer(tmp_path) as checkpointer:
-        with pytest.raises(CheckpointWriteError, match="step 2 could not be written"):
-            run(step, batch_at, checkpointer=checkpointer, checkpoint_every=2)
-        # The next save is where it surfaces.
-        assert seen == [0, 1, 2, 3]
+    # It surfaces at the next save, and after the last one before the run returns.
+    message = f"step {broken} could not be written"
+    with (
+        Checkpointer(tmp_path) as checkpointer,
+        pytest.raises(CheckpointWriteError, match=message),
+    ):
+        run(step, batch_at, checkpointer=checkpointer, checkpoint_every=2)
+    assert seen == [*batches]
 
 
 def poisoned_at(steps):

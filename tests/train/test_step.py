@@ -145,8 +145,12 @@ def test_each_of_loss_gradient_and_update_is_looked_at(where):
         w = jnp.sqrt(params["w"]) if where == "gradient" else params["w"]
         return jnp.inf if where == "loss" else w * batch, jnp.ones(())
 
-    rate = jnp.inf if where == "update" else 1.0
-    optimizer = optax.sgd(rate)
+    # Without an update that shows it, a gradient has to be seen by itself.
+    optimizer = {
+        "loss": optax.sgd(1.0),
+        "gradient": optax.set_to_zero(),
+        "update": optax.sgd(jnp.inf),
+    }[where]
     state = init_train_state({"w": jnp.zeros(())}, optimizer, seed=0)
     state, metrics = make_train_step(loss_fn, optimizer)(state, np.float32(1))
     assert metrics.skipped
@@ -189,7 +193,13 @@ def test_the_state_is_given_away_and_the_parameters_are_not():
 
 
 def test_half_precision_parameters_keep_their_dtype():
-    optimizer = optax.adam(1e-2)
+    seen = []
+    record = optax.stateless(
+        lambda updates, _: (
+            seen.extend(x.dtype for x in jax.tree.leaves(updates)) or updates
+        )
+    )
+    optimizer = optax.chain(record, optax.adam(1e-2))
     params = jax.tree.map(lambda x: x.astype(jnp.bfloat16), toy.make_params())
     state = init_train_state(params, optimizer, seed=0)
     dtypes = jax.tree.map(lambda x: x.dtype, (state.params, state.opt_state))
@@ -197,6 +207,7 @@ def test_half_precision_parameters_keep_their_dtype():
     for i in range(2):
         state, metrics = step(state, toy.batch_at(i))
     assert jax.tree.map(lambda x: x.dtype, (state.params, state.opt_state)) == dtypes
+    assert set(seen) == {jnp.dtype(jnp.bfloat16)}
     assert metrics.loss.dtype == metrics.gradient_norm.dtype == jnp.float32
     assert not metrics.skipped
 
