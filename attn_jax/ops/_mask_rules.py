@@ -1,4 +1,8 @@
-"""The rules a `Mask` is made of. Each builds its own part of the t x s array."""
+"""The rules a `Mask` is made of. Each builds its own part of the t x s array.
+
+Fields that hold arrays are annotated in comments: tree transformations put anything
+there.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,8 +82,8 @@ class Prefix(Positional):
 class Padding:
     """Keys, and queries where given, that are real tokens (True)."""
 
-    keys: Bool[Array, "*b s"]
-    queries: Bool[Array, "*b t"] | None = None
+    keys: Any  # Bool[*b s]
+    queries: Any = None  # Bool[*b t]
 
     def allowed(self, t: int, s: int) -> Bool[Array, "*b 1 #t s"]:
         _check_length("padding(keys)", self.keys, s, "keys")
@@ -97,8 +101,8 @@ class Padding:
 class Segments:
     """A query attends to keys with its own id."""
 
-    queries: Int[Array, "*b t"]
-    keys: Int[Array, "*b s"] | None = None
+    queries: Any  # Int[*b t]
+    keys: Any = None  # Int[*b s]; None is the queries'
 
     @property
     def key_ids(self) -> Int[Array, "*b s"]:
@@ -118,7 +122,7 @@ class Segments:
 class Dense:
     """An explicit array, True = may attend."""
 
-    array: Bool[Array, "*b h t s"]
+    array: Any  # Bool[*#b #h #t #s]
 
     def allowed(self, t: int, s: int) -> Bool[Array, "*b h #t #s"]:
         if self.array.shape[-2] not in (1, t) or self.array.shape[-1] not in (1, s):

@@ -18,20 +18,27 @@ def allowed_for(
     mask = as_mask(mask)
     if not mask.rules:
         return None
+    check_fits(mask, leading, h, t, s)
     allowed = mask.allowed(t, s)
-    extra = len(leading) + 3 - allowed.ndim
-    shape = (1,) * max(extra, 0) + allowed.shape
-    fits = extra >= 0 and all(
-        m in (1, n) for m, n in zip(shape[:-2], (*leading, h), strict=True)
+    return allowed.reshape((1,) * (len(leading) + 3 - allowed.ndim) + allowed.shape)
+
+
+def check_fits(
+    mask: Mask | None, leading: tuple[int, ...], h: int, t: int, s: int
+) -> None:
+    """Raises where a mask does not fit the logits *b h t s; builds no array."""
+    mask = as_mask(mask)
+    shape = jax.eval_shape(lambda: mask.allowed(t, s)).shape
+    axes = ((1,) * (len(leading) + 3 - len(shape)) + shape)[:-2]
+    fits = len(axes) == len(leading) + 1 and all(
+        m in (1, n) for m, n in zip(axes, (*leading, h), strict=True)
     )
     if not fits:
         raise ValueError(
-            f"mask: its array has shape {allowed.shape}, that is batch axes "
-            f"{allowed.shape[:-3]} and {allowed.shape[-3]} heads, for logits with "
-            f"batch axes {leading} and h = {h} heads; expected each of these axes to "
-            "be the same or 1"
+            f"mask: its array has shape {shape}, that is batch axes {shape[:-3]} and "
+            f"{shape[-3]} heads, for logits with batch axes {leading} and h = {h} "
+            "heads; expected each of these axes to be the same or 1"
         )
-    return allowed.reshape(shape)
 
 
 def masked_softmax(

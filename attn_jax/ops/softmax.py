@@ -1,6 +1,7 @@
 """Softmax attention (Attention Is All You Need, Vaswani et al. 2017, equation 1)."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,15 +9,19 @@ from jaxtyping import Array, Float
 
 from attn_jax.ops._masking import (
     allowed_for,
+    check_fits,
     hide_keys,
     hide_queries,
     masked_softmax,
     weighted_sum,
 )
 from attn_jax.ops._shapes import check_qkv, compute_dtype
-from attn_jax.ops.masks import Mask
+from attn_jax.ops.masks import Mask, as_mask
+from attn_jax.ops.softmax_blockwise import blockwise_attention
 
-IMPLEMENTATIONS = ("auto", "dense")
+IMPLEMENTATIONS = ("auto", "dense", "blockwise")
+# "auto" works in tiles from this many logits a head on.
+BLOCKWISE_FROM = 256 * 256
 
 
 @partial(jax.jit, static_argnames=("implementation", "block_size"))
@@ -40,7 +45,8 @@ def softmax_attention(
     Reduces to the mean of the visible values when q = 0 and bias is None. A query
     that may attend to nothing gives exactly 0.
 
-    Cost: O(t s (d + e)) time and O(h t s) memory per example.
+    Cost: O(t s (d + e)) time per example; O(h t s) memory for "dense", O(t h (d + e))
+    for "blockwise", which never visits the tiles that the mask rules out.
 
     Reference: Vaswani et al. 2017, equation 1; grouped heads as in Ainslie et al.
     2023 (query head j reads key/value head j // (h / g)).
@@ -53,8 +59,9 @@ def softmax_attention(
       bias: added to the logits after the cap, shape *#b #h #t #s; differentiable.
       scale: multiplies the dot products; None is d**-0.5.
       logit_cap: bounds the scaled dot products smoothly; None is no bound.
-      implementation: "dense", the definition, or "auto", the fastest that is exact.
-      block_size: length of a tile, for implementations that work in tiles.
+      implementation: "dense", the definition, which alone has forward-mode and second
+        derivatives; "blockwise", in tiles; "auto", the faster of them for the lengths.
+      block_size: queries and keys a tile of "blockwise"; None is the measured best.
 
     Returns:
       One vector a query and head, in the dtype of v. Logits and softmax are computed
@@ -63,18 +70,25 @@ def softmax_attention(
     Raises:
       ValueError, TypeError: shapes, dtypes or a mask that do not fit.
     """
-    if implementation not in IMPLEMENTATIONS:
-        raise ValueError(
-            f"implementation: got {implementation!r}; expected one of "
-            f"{', '.join(map(repr, IMPLEMENTATIONS))}"
-        )
-    if block_size is not None and (not isinstance(block_size, int) or block_size < 1):
-        raise ValueError(
-            f"block_size: got {block_size!r}; expected an int >= 1, or None for the "
-            "measured default"
-        )
     check_qkv(q, k, v)
-    allowed = allowed_for(mask, q.shape[:-3], q.shape[-2], q.shape[-3], k.shape[-3])
+    t, s = q.shape[-3], k.shape[-3]
+    if bias is not None:
+        bias = _check_bias(bias, (*q.shape[:-3], q.shape[-2], t, s))
+    _check_implementation(implementation, block_size)
+    tiled = t * s >= BLOCKWISE_FROM if implementation == "auto" else None
+    if implementation == "blockwise" or tiled:
+        check_fits(mask, q.shape[:-3], q.shape[-2], t, s)
+        return blockwise_attention(
+            q,
+            k,
+            v,
+            mask=as_mask(mask),
+            bias=bias,
+            scale=_scale(scale, q.shape[-1]),
+            logit_cap=logit_cap,
+            block_size=block_size,
+        )
+    allowed = allowed_for(mask, q.shape[:-3], q.shape[-2], t, s)
     weights = _weights(q, k, allowed, bias, scale, logit_cap)
     return weighted_sum(weights, hide_keys(v, allowed)).astype(v.dtype)
 
@@ -102,7 +116,10 @@ def softmax_attention_weights(
       Weights in at least float32.
     """
     check_qkv(q, k)
-    allowed = allowed_for(mask, q.shape[:-3], q.shape[-2], q.shape[-3], k.shape[-3])
+    t, s = q.shape[-3], k.shape[-3]
+    if bias is not None:
+        bias = _check_bias(bias, (*q.shape[:-3], q.shape[-2], t, s))
+    allowed = allowed_for(mask, q.shape[:-3], q.shape[-2], t, s)
     return _weights(q, k, allowed, bias, scale, logit_cap)
 
 
@@ -116,8 +133,7 @@ def dot_product_logits(
     *leading, t, h, d = q.shape
     s, g = k.shape[-3:-1]
     dtype = compute_dtype(q, k)
-    factor = max(d, 1) ** -0.5 if scale is None else scale
-    grouped = (q.astype(dtype) * factor).reshape(*leading, t, g, h // g, d)
+    grouped = (q.astype(dtype) * _scale(scale, d)).reshape(*leading, t, g, h // g, d)
     logits = jnp.einsum("...tgrd,...sgd->...grts", grouped, k.astype(dtype))
     return logits.reshape(*leading, h, t, s)
 
@@ -128,8 +144,32 @@ def _weights(q, k, allowed, bias, scale, logit_cap):
     if logit_cap is not None:
         logits = logit_cap * jnp.tanh(logits / logit_cap)
     if bias is not None:
-        logits = logits + _check_bias(bias, logits.shape).astype(logits.dtype)
+        logits = logits + bias.astype(logits.dtype)
     return masked_softmax(logits, allowed)
+
+
+def _scale(scale: Any, d: int) -> Any:
+    return max(d, 1) ** -0.5 if scale is None else scale
+
+
+def _check_implementation(implementation: str, block_size: int | None) -> None:
+    if implementation not in IMPLEMENTATIONS:
+        raise ValueError(
+            f"implementation: got {implementation!r}; expected one of "
+            f"{', '.join(map(repr, IMPLEMENTATIONS))}"
+        )
+    if block_size is None:
+        return
+    if not isinstance(block_size, int) or block_size < 1:
+        raise ValueError(
+            f"block_size: got {block_size!r}; expected an int >= 1, or None for the "
+            "measured best"
+        )
+    if implementation == "dense":
+        raise ValueError(
+            f"block_size: got {block_size} for implementation='dense', which has no "
+            "blocks; leave it out, or use 'blockwise'"
+        )
 
 
 def _check_bias(bias: Array, shape: tuple[int, ...]) -> Array:

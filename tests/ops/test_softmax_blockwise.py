@@ -1,0 +1,189 @@
+"""Tiles equal the definition: outputs, every gradient, what is masked, memory."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attn_jax.ops import masks, softmax_attention
+
+B, T, S, H, G, D, E = 2, 13, 17, 6, 3, 4, 5
+
+
+def normal(seed, *shape):
+    return jax.random.normal(jax.random.key(seed), shape)
+
+
+REAL_T = jnp.ones((B, T), bool).at[0, :2].set(False).at[1, 9:].set(False)
+REAL_S = jnp.ones((B, S), bool).at[0, :6].set(False).at[1, 9:].set(False)
+IDS = jnp.array([[7] * 2 + [1] * 3 + [5] * 5 + [9] * 3, [0] * 3 + [2] * 6 + [3] * 4])
+SOME = jax.random.bernoulli(jax.random.key(9), 0.3, (B, H, T, S))
+ROWS = jax.random.bernoulli(jax.random.key(8), 0.3, (1, T, 1))
+CAUSAL = masks.causal()
+
+# name: mask, keys' length
+MASKS = {
+    "full": (masks.full(), S),
+    "causal": (CAUSAL, T),
+    "offsets": (CAUSAL.offset(jnp.array([4, -3])), S),
+    "window": (masks.window(3, 1), T),
+    "window-offset": ((CAUSAL & masks.window(3)).offset(4), S),
+    "prefix": (masks.prefix(jnp.array([3, 7])), T),
+    "padding": (masks.padding(REAL_S, REAL_T), S),
+    "packed": (CAUSAL & masks.segments(IDS) & masks.padding(REAL_T), T),
+    "segments": (masks.segments(IDS), T),
+    "dense": (masks.dense(SOME), S),
+    "dense-rows": (masks.dense(ROWS), S),
+}
+
+
+def relative(a, b):
+    return np.linalg.norm(np.ravel(a - b)) / max(np.linalg.norm(np.ravel(b)), 1e-6)
+
+
+def both(mask, *args, block_size, **options):
+    """Outputs and gradients in tiles and by the definition."""
+
+    def run(args, options, **how):
+        def loss(args, options):
+            out = softmax_attention(*args, mask=mask, **options, **how)
+            return jnp.sum(jnp.sin(3 * out)), out
+
+        grads, out = jax.jit(jax.grad(loss, (0, 1), has_aux=True))(args, options)
+        return out, grads
+
+    tiled = run(args, options, implementation="blockwise", block_size=block_size)
+    return tiled, run(args, options, implementation="dense")
+
+
+@pytest.mark.parametrize("block_size", [4, 64])
+@pytest.mark.parametrize("name", MASKS)
+def test_tiles_equal_the_definition(x64, name, block_size):
+    mask, s = MASKS[name]
+    args = normal(0, B, T, H, D), normal(1, B, s, G, D), normal(2, B, s, G, E)
+    got, want = both(mask, *args, block_size=block_size)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert relative(a, b) < 1e-12
+
+
+@pytest.mark.parametrize("shape", [(B, H, T, T), (H, T, T), (1, 1, T), (B, H, 1, T)])
+def test_every_option_has_its_gradient(x64, shape):
+    """Bias of each broadcast shape, cap and scale; contract line 115."""
+    args = normal(0, B, T, H, D), normal(1, B, T, 2, D), normal(2, B, T, 2, E)
+    options = {
+        "bias": normal(3, *shape),
+        "logit_cap": jnp.asarray(1.5),
+        "scale": jnp.asarray(0.7),
+    }
+    mask = CAUSAL & masks.padding(REAL_T)
+    got, want = both(mask, *args, block_size=5, **options)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert relative(a, b) < 1e-12
+
+
+@pytest.mark.parametrize("leading", [(), (2, 3)])
+def test_any_leading_axes(leading):
+    args = [normal(i, *leading, T, H, D) for i in range(3)]
+    got, want = both(CAUSAL, *args, block_size=4)
+    chex.assert_trees_all_close(got, want, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("poison", [np.nan, np.inf, 1e30])
+def test_what_nobody_sees_has_no_influence(poison):
+    """Hidden keys, blind queries: outputs and gradients to the bit; law 3."""
+    mask = CAUSAL & masks.padding(REAL_T, REAL_T)
+    clean = [normal(i, B, T, H, D) for i in range(3)]
+    dirty = [jnp.where(REAL_T[..., None, None], x, poison) for x in clean]
+
+    @jax.jit
+    def run(args):
+        def loss(args):
+            out = softmax_attention(
+                *args, mask=mask, implementation="blockwise", block_size=4
+            )
+            return jnp.sum(jnp.sin(out)), out
+
+        return jax.grad(loss, has_aux=True)(args)
+
+    chex.assert_trees_all_equal(run(clean), run(dirty))
+
+
+def test_blind_rows_are_zero():
+    """An offset before every key, and one padded example; law 2."""
+    q, k, v = (normal(i, B, T, H, D) for i in range(3))
+    mask = CAUSAL.offset(jnp.array([-T, 0])) & masks.padding(jnp.ones((B, T), bool))
+    out = softmax_attention(q, k, v, mask=mask, implementation="blockwise")
+    chex.assert_trees_all_equal(out[0], jnp.zeros_like(out[0]))
+    assert np.all(np.abs(out[1]).sum((-1, -2)) > 0)
+
+
+@pytest.mark.parametrize("token", [0, 3, 4, 5, T - 1])
+def test_causal_to_the_bit(token):
+    """At the start, inside a tile, at its edges and at the end; law 4."""
+    args = [normal(i, 1, T, H, D) for i in range(3)]
+    moved = [x.at[:, token].set(1e30) for x in args]
+
+    @jax.jit
+    def run(args):
+        return softmax_attention(
+            *args, mask=CAUSAL, implementation="blockwise", block_size=4
+        )
+
+    before, after = run(args), run(moved)
+    chex.assert_trees_all_equal(before[:, :token], after[:, :token])
+    assert not np.array_equal(before[:, token:], after[:, token:])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ceiling"),
+    [(jnp.float32, 2e-6), (jnp.bfloat16, 5e-3), (jnp.float16, 1e-3)],
+)
+def test_error_by_dtype_at_4096_keys(dtype, ceiling):
+    q, k, v = (normal(i, 1, 64 if i == 0 else 4096, 2, 16) for i in range(3))
+    q, k, v = (x.astype(dtype) for x in (q, k, v))
+    out = softmax_attention(q, k, v, implementation="blockwise")
+    assert out.dtype == dtype
+    q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
+    weights = np.exp(np.einsum("bthd,bshd->bhts", q, k) / 4)
+    weights /= weights.sum(-1, keepdims=True)
+    want = np.einsum("bhts,bshe->bthe", weights, v)
+    assert relative(np.asarray(out, np.float64), want) < ceiling
+
+
+def test_memory_grows_with_the_length_not_its_square():
+    def temporary(t):
+        x = jax.ShapeDtypeStruct((1, t, 2, 16), jnp.float32)
+
+        def loss(q, k, v):
+            return jnp.sum(softmax_attention(q, k, v, mask=CAUSAL))
+
+        step = jax.jit(jax.grad(loss, (0, 1, 2)))
+        return step.lower(x, x, x).compile().memory_analysis().temp_size_in_bytes
+
+    assert temporary(8192) < 2.2 * temporary(4096)
+
+
+def test_tiles_that_the_mask_rules_out_are_not_visited():
+    """NaN in keys that stand in no visible tile would reach a tile that was visited."""
+    q, k, v = (normal(i, 1, 64, 1, 4) for i in range(3))
+    far = jnp.arange(64)[None, :, None, None] >= 32
+    k, v = jnp.where(far, jnp.nan, k), jnp.where(far, jnp.nan, v)
+    out = softmax_attention(
+        q[:, :32],
+        k,
+        v,
+        mask=CAUSAL.offset(0),
+        implementation="blockwise",
+        block_size=16,
+    )
+    want = softmax_attention(q[:, :32], k[:, :32], v[:, :32], mask=CAUSAL)
+    chex.assert_trees_all_close(out, want, rtol=1e-5, atol=1e-6)
+
+
+def test_block_size_needs_blocks(plain_errors):
+    x = normal(0, 1, 3, 1, 2)
+    with pytest.raises(ValueError, match=r"block_size: got 4 .*'dense'.*leave it out"):
+        softmax_attention(x, x, x, implementation="dense", block_size=4)
+    with pytest.raises(ValueError, match=r"block_size: got 0; expected an int >= 1"):
+        softmax_attention(x, x, x, block_size=0)
