@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -126,6 +127,18 @@ def test_the_latest_are_kept(tmp_path, state):
         assert checkpointer.latest_step() == 100
         assert_same_bits(checkpointer.restore(state, step=10), state)
     assert sorted(os.listdir(tmp_path)) == ["00000010", "00000100"]
+
+
+def test_a_step_that_is_being_deleted_counts_no_more(tmp_path, state, monkeypatch):
+    # As if the run were killed in the middle of a deletion.
+    monkeypatch.setattr(shutil, "rmtree", lambda *arguments, **options: None)
+    with Checkpointer(tmp_path, keep=1) as checkpointer:
+        for step in (1, 2):
+            checkpointer.save(step, state)
+    monkeypatch.undo()
+    with Checkpointer(tmp_path, keep=1) as checkpointer:
+        assert checkpointer.all_steps() == [2]
+    assert os.listdir(tmp_path) == ["00000002"]
 
 
 def test_a_step_counts_once_it_is_complete(tmp_path, state, monkeypatch):
