@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 from attn_jax.models.config import StackConfig
 from attn_jax.nn._naming import named_rngs
 from attn_jax.ops import sinusoidal_positions
+from attn_jax.ops._shapes import lift
 
 
 class Embedding(nnx.Module):
@@ -37,8 +38,8 @@ class Embedding(nnx.Module):
         table = self._table()
         if table is not None:
             t = tokens.shape[-1]
-            place = table[:t] if positions is None else table[positions]
-            x = x + place.reshape((1,) * (x.ndim - place.ndim) + place.shape)
+            place = table[:t] if positions is None else _look_up(table, positions)
+            x = x + lift(place, x.ndim)
         return x.astype(self.config.dtype)
 
     def logits(self, x: Float[Array, "*b t m"]) -> Float[Array, "*b t vocab"]:
@@ -57,6 +58,15 @@ class Embedding(nnx.Module):
             table = sinusoidal_positions(self.config.max_length, self.config.d_model)
             return table.astype(self.config.param_dtype)
         return None
+
+
+def _look_up(
+    table: Float[Array, "n m"], positions: Int[Array, "*b t"]
+) -> Float[Array, "*b t m"]:
+    """Rows of the table; NaN past its ends, rather than its last row."""
+    return table.at[positions].get(
+        mode="fill", fill_value=jnp.nan, wrap_negative_indices=False
+    )
 
 
 def _normal(rngs: nnx.Rngs, shape: tuple[int, ...], dtype: Any) -> Array:

@@ -96,8 +96,6 @@ class MixtureCore(Core):
             member.logits(x, key, s, positions=positions, seen=seen)
             for member, key in zip(self.members, keys, strict=True)
         ]
-        ndim = max(each.ndim for each in logits)
-        logits = [a.reshape((1,) * (ndim - a.ndim) + a.shape) for a in logits]
         if self.alpha is None:
             alphas = jnp.ones((self.heads, len(logits)), logits[0].dtype)
         else:

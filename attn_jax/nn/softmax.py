@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from attn_jax.nn.core import Core, Mechanism
 from attn_jax.nn.query_key import QueryKey
 from attn_jax.ops import alibi_bias, softmax_attention
+from attn_jax.ops._shapes import lift
 from attn_jax.ops.masks import Mask
 from attn_jax.ops.softmax import dot_product_logits
 
@@ -85,7 +86,7 @@ class SoftmaxCore(Core):
         p = jnp.arange(t) if positions is None else positions
         j = jnp.arange(s) if seen is None else seen
         ndim = max(p.ndim, j.ndim)
-        p, j = (a.reshape((1,) * (ndim - a.ndim) + a.shape) for a in (p, j))
+        p, j = lift(p, ndim), lift(j, ndim)
         distance = jnp.abs(p[..., :, None] - j[..., None, :])[..., None, :, :]
         slopes = alibi_bias(h, 1, 2)[:, 0, 1].reshape((1,) * (ndim - 1) + (h, 1, 1))
         return slopes * distance

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from attn_jax.ops._mask_rules import Causal, Dense, Padding, Prefix, Segments, Window
-from attn_jax.ops._shapes import is_traced
+from attn_jax.ops._shapes import is_traced, lift
 from attn_jax.ops.masks import Mask, UnsupportedMaskError, as_mask, causal
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -79,8 +79,7 @@ def per_token(x: Array, leading: tuple[int, ...], t: int, name: str) -> Array:
             f"mask: {name} has shape {x.shape} for leading axes {leading} and {t} "
             f"tokens; expected (*b, {t}), where any leading axis may be 1"
         )
-    x = x.reshape((1,) * (len(leading) + 1 - x.ndim) + x.shape)
-    return jnp.broadcast_to(x, (*leading, t))
+    return jnp.broadcast_to(lift(x, len(leading) + 1), (*leading, t))
 
 
 def real_tokens(

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from attn_jax.ops._shapes import lift
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
@@ -135,11 +137,6 @@ class Dense:
 
 
 Rule = Causal | Window | Prefix | Padding | Segments | Dense
-
-
-def lift(x: Array, ndim: int) -> Array:
-    """x with axes of size 1 in front, up to ndim axes."""
-    return x.reshape((1,) * (ndim - x.ndim) + x.shape)
 
 
 def _check_length(name: str, x: Array, length: int, axis: str) -> None:

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from attn_jax.ops._shapes import lift
 from attn_jax.ops.masks import Mask, as_mask
 
 
@@ -20,7 +21,7 @@ def allowed_for(
         return None
     check_fits(mask, leading, h, t, s)
     allowed = mask.allowed(t, s)
-    return allowed.reshape((1,) * (len(leading) + 3 - allowed.ndim) + allowed.shape)
+    return lift(allowed, len(leading) + 3)
 
 
 def check_fits(

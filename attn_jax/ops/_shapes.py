@@ -18,6 +18,11 @@ def is_traced(*values: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(values))
 
 
+def lift(x: Array, ndim: int) -> Array:
+    """x with axes of size 1 in front, up to ndim axes."""
+    return x.reshape((1,) * (ndim - x.ndim) + x.shape)
+
+
 def check_qkv(q: Array, k: Array, v: Array | None = None) -> None:
     """q: *b t h d, k: *b s g d, v: *b s g e, with h a multiple of g."""
     named = {"q": q, "k": k} | ({} if v is None else {"v": v})

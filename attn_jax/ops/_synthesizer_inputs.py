@@ -2,15 +2,9 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Array
 
-from attn_jax.ops._shapes import check_groups
-
-
-def lift(x: Array, ndim: int) -> Array:
-    """x with axes of size 1 in front, up to ndim axes."""
-    return x.reshape((1,) * (ndim - x.ndim) + x.shape)
+from attn_jax.ops._shapes import check_groups, is_traced
 
 
 def check_layouts(**arrays: tuple[Array | None, str]) -> None:
@@ -98,7 +92,7 @@ def check_queries(queries: Array, n: int) -> None:
             f"queries: got shape {jnp.shape(queries)}; expected one axis, Int[t], the "
             "same positions for every example; a single one is queries[None]"
         )
-    if isinstance(queries, Tracer) or len(queries) == 0:
+    if is_traced(queries) or len(queries) == 0:
         return
     low, high = int(np.min(queries)), int(np.max(queries))
     if low < 0 or high >= n:

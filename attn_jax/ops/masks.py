@@ -24,8 +24,8 @@ from attn_jax.ops._mask_rules import (
     Rule,
     Segments,
     Window,
-    lift,
 )
+from attn_jax.ops._shapes import lift
 
 
 class UnsupportedMaskError(ValueError):

@@ -15,7 +15,7 @@ from attn_jax.ops._masking import (
     masked_softmax,
     weighted_sum,
 )
-from attn_jax.ops._shapes import check_qkv, compute_dtype
+from attn_jax.ops._shapes import check_qkv, compute_dtype, lift
 from attn_jax.ops.masks import Mask, as_mask
 from attn_jax.ops.softmax_blockwise import blockwise_attention
 
@@ -181,4 +181,4 @@ def _check_bias(bias: Array, shape: tuple[int, ...]) -> Array:
             f"bias: got shape {bias.shape}; expected one that broadcasts to "
             f"(*b, h, t, s) = {shape}, with at least the axes (h, t, s)"
         )
-    return bias.reshape((1,) * (len(shape) - bias.ndim) + bias.shape)
+    return lift(bias, len(shape))

@@ -19,12 +19,11 @@ from attn_jax.ops._masking import (
     masked_softmax,
     weighted_sum,
 )
-from attn_jax.ops._shapes import compute_dtype
+from attn_jax.ops._shapes import compute_dtype, lift
 from attn_jax.ops._synthesizer_inputs import (
     check_layouts,
     check_leading,
     check_length,
-    lift,
 )
 from attn_jax.ops.masks import Mask
 

@@ -7,13 +7,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from attn_jax.ops._masking import allowed_for, hide_keys
-from attn_jax.ops._shapes import compute_dtype
+from attn_jax.ops._shapes import compute_dtype, lift
 from attn_jax.ops._synthesizer_inputs import (
     check_layouts,
     check_leading,
     check_length,
     check_queries,
-    lift,
 )
 from attn_jax.ops.masks import Mask
 from attn_jax.ops.synthesizer import attend_rows, factorized_dense_logits
