@@ -27,7 +27,7 @@ class Softmax(Mechanism):
       implementation: of `softmax_attention`.
     """
 
-    equation: ClassVar[str] = "y_i = sum_j softmax_j(q_i·k_j / sqrt(d)) v_j"
+    equation: ClassVar[str] = "y_i = Σ_j softmax_j(q_i·k_j / √d) v_j"
     cost: ClassVar[str] = "O(t s (d + e))"
     function: ClassVar[str] = "softmax_attention"
     paper: ClassVar[str] = "Vaswani et al. 2017, eq. 1"
