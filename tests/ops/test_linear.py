@@ -1,5 +1,6 @@
 """Linear attention: every form against the paper's quadratic sums in float64."""
 
+import contextlib
 import functools
 
 import chex
@@ -13,7 +14,7 @@ from attn_jax.ops import masks
 from tests.ops import oracles
 from tests.ops.oracles import assert_close, assert_same_bits
 
-B, T, S, H, G, D, E = 4, 7, 5, 4, 2, 3, 2
+B, T, S, H, G, D, E = 5, 7, 6, 4, 2, 3, 2
 CHUNK = 3
 
 
@@ -132,10 +133,11 @@ REAL = np.array(
         [0, 0, 1, 1, 1, 1, 1],
         [1, 1, 1, 1, 0, 0, 0],
         [0, 1, 0, 0, 1, 1, 0],
+        [0, 0, 0, 0, 0, 0, 0],
     ],
     bool,
 )
-"""No padding, on the left, on the right, all over the place."""
+"""No padding, on the left, on the right, all over the place, nothing else."""
 
 IDS = np.array(
     [
@@ -143,6 +145,7 @@ IDS = np.array(
         [9, 9, 5, 5, 5, 6, 6],
         [3, 3, 3, 1, 9, 9, 9],
         [0, 0, 0, 0, 2, 2, 0],
+        [9, 9, 9, 8, 8, 9, 9],
     ]
 )
 """Runs in any order; padding under an id of its own, and under one in use."""
@@ -150,7 +153,7 @@ IDS = np.array(
 RUNS = np.sort(IDS, axis=1)
 """Segments without padding."""
 
-LAST = REAL & np.isin(IDS - [[7], [6], [1], [2]], 0)
+LAST = REAL & np.isin(IDS - [[7], [6], [1], [2], [9]], 0)
 """The tokens of the last segment: those that the state returned sums over."""
 
 
@@ -197,11 +200,15 @@ def test_pullbacks_of_the_oracle_are_the_slopes_of_its_features(features):
 
 
 @pytest.mark.parametrize("form", CAUSAL_FORMS)
-@pytest.mark.parametrize("causal", [None, masks.causal()], ids=["None", "causal"])
-def test_causal_forms_equal_the_oracle(x64, form, causal):
-    """With the state handed on, and mask=None meaning causal()."""
-    with_state = form in STATEFUL and causal is not None
-    check(form, arrays(), 1e-12, causal, with_state=with_state)
+def test_causal_forms_equal_the_oracle(x64, form):
+    check(form, arrays(), 1e-12, masks.causal(), with_state=form in STATEFUL)
+
+
+@pytest.mark.parametrize("form", CAUSAL_FORMS)
+def test_no_mask_means_causal_to_a_form_that_is_causal_by_nature(form):
+    (q, k, v), *_ = arrays(dtype=np.float32)
+    unsaid, said = FORMS[form](q, k, v), FORMS[form](q, k, v, mask=masks.causal())
+    jax.tree.map(assert_same_bits, unsaid, said)
 
 
 @pytest.mark.parametrize("form", CAUSAL_FORMS)
@@ -239,7 +246,7 @@ def test_padded_keys_alone_equal_the_oracle(x64, form):
 @pytest.mark.parametrize("form", CAUSAL_FORMS)
 def test_segments_in_a_row_equal_the_oracle(x64, form):
     """The state is that after the last real token of the last segment."""
-    check(
+    got = check(
         form,
         arrays(),
         1e-12,
@@ -249,6 +256,10 @@ def test_segments_in_a_row_equal_the_oracle(x64, form):
         [oracles.causal(), oracles.segments(IDS), oracles.padding(REAL, REAL)],
         counted=LAST,
     )
+    for name in ("out", "q"):
+        assert (np.asarray(got[name])[~REAL] == 0).all()
+    for name in ("kv", "z") if form in STATEFUL else ():
+        assert (got[name][-1] == 0).all()
 
 
 @pytest.mark.parametrize("form", STATEFUL)
@@ -264,8 +275,29 @@ def test_segments_without_padding_equal_the_oracle(x64, form):
     )
 
 
-START = np.array([-2, 1, 3, 0])
-CROSS_IDS = np.array([[4, 1, 1, 8, 8], [2, 2, 5, 6, 6], [3] * 5, [0, 0, 2, 2, 2]])
+@pytest.mark.parametrize("form", ["attention", *CAUSAL_FORMS])
+def test_a_query_beside_padding_sees_its_segment_or_is_refused(form):
+    """Padding under an id in use: the last query may look at the first two keys."""
+    (q, k, v), *_ = arrays((1,), t=5, dtype=np.float32)
+    ids, real = np.array([[0, 0, 1, 1, 0]]), np.array([[1, 1, 1, 1, 0]], bool)
+    rules = [oracles.causal(), oracles.segments(ids), oracles.padding(real)]
+    want = oracles.linear_attention(q, k, v, oracles.allowed(rules, 1, H, 5, 5))
+    mask = masks.causal() & masks.padding(jnp.asarray(real))
+    with contextlib.suppress(ValueError):
+        found = FORMS[form](q, k, v, mask=mask & masks.segments(jnp.asarray(ids)))
+        assert_close(found[0] if form in STATEFUL else found, want.out, 1e-6)
+
+
+START = np.array([-2, 1, 3, 0, 6])
+CROSS_IDS = np.array(
+    [
+        [4, 4, 1, 1, 8, 8],
+        [2, 2, 5, 6, 6, 6],
+        [3] * 6,
+        [0, 0, 2, 2, 2, 5],
+        [8, 8, 8, 9, 9, 9],
+    ]
+)
 CROSS_REAL = RNG.random((B, S)) < 0.7
 
 ATTENTION = {
@@ -358,24 +390,24 @@ def test_lengths_of_0_and_1_equal_the_oracle(x64, form, t):
     check(form, arrays((2,), t=t), 1e-12, mask)
 
 
-@pytest.mark.parametrize("form", ["attention", *CAUSAL_FORMS])
-@pytest.mark.parametrize("feature_map", [relu_plus, two_sided])
-def test_feature_maps_equal_the_oracle(x64, form, feature_map):
-    """One of them twice as wide as the head."""
+@pytest.mark.parametrize(
+    ("form", "feature_map", "eps"),
+    [
+        ("scan", two_sided, 0.5),
+        ("chunked", two_sided, None),
+        ("recurrent", two_sided, 0.5),
+        ("attention", two_sided, 0.5),
+        ("chunked", relu_plus, 0.5),
+        ("attention", relu_plus, None),
+    ],
+)
+def test_feature_maps_and_eps_equal_the_oracle(x64, form, feature_map, eps):
+    """phi may be twice as wide as the head; eps is added to the denominator."""
     inputs = arrays((1,), p=2 * D if feature_map is two_sided else None)
-    check(
-        form,
-        inputs,
-        1e-12,
-        masks.causal(),
-        with_state=form == "recurrent",
-        feature_map=feature_map,
-    )
-
-
-@pytest.mark.parametrize("form", ["attention", *CAUSAL_FORMS])
-def test_a_number_given_as_eps_is_added_to_the_denominator(x64, form):
-    check(form, arrays((1,)), 1e-12, masks.causal(), eps=0.5)
+    rules = [] if form == "attention" else [oracles.causal()]
+    state = form == "recurrent"
+    options = {"feature_map": feature_map, "eps": eps, "with_state": state}
+    check(form, inputs, 1e-12, rules=rules, **options)
 
 
 @pytest.mark.parametrize(
@@ -383,8 +415,7 @@ def test_a_number_given_as_eps_is_added_to_the_denominator(x64, form):
     [
         {"lead": (), "h": 3, "g": 3, "d": 1, "e": 5},
         {"lead": (2, 3), "h": 4, "g": 1, "d": 5, "e": 1},
-        {"lead": (1,), "h": 6, "g": 3},
-        {"lead": (4,), "t": 4, "h": 4, "g": 2, "d": 4, "e": 4},
+        {"lead": (4,), "t": 4, "s": 4, "h": 4, "g": 2, "d": 4, "e": 4},
     ],
     ids=str,
 )
@@ -394,10 +425,14 @@ def test_every_shape_equals_the_oracle(x64, sizes):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "ceiling"),
-    [(jnp.float32, 1e-6), (jnp.bfloat16, 4e-3), (jnp.float16, 5e-4)],
+    ("form", "dtype", "ceiling"),
+    [
+        ("chunked", jnp.float32, 1e-6),
+        ("chunked", jnp.bfloat16, 4e-3),
+        ("chunked", jnp.float16, 5e-4),
+        ("recurrent", jnp.bfloat16, 4e-3),
+    ],
 )
-@pytest.mark.parametrize("form", STATEFUL)
 def test_error_stays_below_the_ceiling_of_the_dtype(form, dtype, ceiling):
     """Outputs and gradients; the state is kept in float32."""
     inputs = arrays(dtype=dtype)
@@ -412,27 +447,31 @@ def test_error_does_not_grow_with_4096_keys(dtype, ceiling):
     check("attention", inputs, ceiling, rules=[])
 
 
-@pytest.mark.parametrize("form", STATEFUL)
-def test_a_sequence_split_anywhere_equals_one_pass(x64, form):
+@pytest.mark.parametrize(
+    ("form", "splits"), [("chunked", range(T + 1)), ("recurrent", [0, 3, T])]
+)
+def test_a_sequence_split_anywhere_equals_one_pass(x64, form, splits):
     """The pieces padded as they are in the whole."""
-    (q, k, v), *_ = arrays()
+    (q, k, v), *_, state = arrays()
     sight = oracles.allowed([oracles.causal(), oracles.padding(REAL, REAL)], B, H, T, T)
-    want = oracles.linear_attention(q, k, v, sight, counted=REAL, answered=REAL)
+    want = oracles.linear_attention(
+        q, k, v, sight, state=state, counted=REAL, answered=REAL
+    )
     chunk = {"chunk_size": CHUNK} if form == "chunked" else {}
-    for split in range(T + 1):
-        state, pieces = None, []
+    for split in splits:
+        after, pieces = state, []
         for part in (slice(0, split), slice(split, T)):
             real = jnp.asarray(REAL[:, part])
-            out, state = FORMS[form](
+            out, after = FORMS[form](
                 *(x[:, part] for x in (q, k, v)),
                 mask=masks.causal() & masks.padding(real, real),
-                initial_state=state,
+                initial_state=after,
                 **chunk,
             )
             pieces.append(out)
         assert_close(jnp.concatenate(pieces, 1), want.out, 1e-12, f"split {split}")
-        assert_close(state.kv, want.kv, 1e-12, f"split {split}")
-        assert_close(state.k, want.z, 1e-12, f"split {split}")
+        assert_close(after.kv, want.kv, 1e-12, f"split {split}")
+        assert_close(after.k, want.z, 1e-12, f"split {split}")
 
 
 def test_gradients_pass_through_the_state_from_piece_to_piece(x64):
@@ -491,7 +530,7 @@ def test_steps_equal_one_pass(x64):
 @pytest.mark.parametrize("value", [0.5, np.nan, np.inf, 1e30])
 def test_a_step_that_is_not_valid_changes_nothing(value):
     (q, k, v), _, state = arrays(t=1, dtype=np.float32)
-    valid = np.array([True, False, True, False])
+    valid = np.array([True, False, True, False, False])
     token = [jnp.where(valid[:, None, None], x[:, 0], value) for x in (q, k, v)]
     out, after = ops.linear_attention_step(*token, state, valid=jnp.asarray(valid))
     full, moved = ops.linear_attention_step(*(x[:, 0] for x in (q, k, v)), state)
@@ -521,19 +560,6 @@ def test_a_row_of_padding_leaves_the_state_to_the_bit(form):
     assert_same_bits(after.k[1], state.k[1])
 
 
-@pytest.mark.parametrize("form", CAUSAL_FORMS)
-def test_a_row_of_padding_among_segments_gives_zeros(form):
-    qkv, cotangents, _ = arrays(dtype=np.float32)
-    real = jnp.asarray(REAL).at[1].set(False)
-    mask = masks.causal() & masks.padding(real, real) & masks.segments(jnp.asarray(IDS))
-    got = attend(form, qkv, cotangents, mask=mask)
-    chex.assert_tree_all_finite(got)
-    assert (got["out"][1] == 0).all()
-    assert (got["q"][1] == 0).all()
-    for name in ("kv", "z") if form in STATEFUL else ():
-        assert (got[name][1] == 0).all()
-
-
 @pytest.mark.parametrize(
     "sizes", [{"t": 0, "s": 5}, {"t": 5, "s": 0}, {"lead": (0,), "s": 5}], ids=str
 )
@@ -557,10 +583,6 @@ HIDDEN = {
             masks.causal().offset(jnp.asarray(START - 3))
             & masks.padding(jnp.asarray(REAL))
         ),
-        None,
-    ),
-    "attention between segments": (
-        lambda: masks.segments(jnp.asarray(IDS), jnp.asarray(np.roll(IDS, 1, 1) % 5)),
         None,
     ),
     **{
@@ -628,7 +650,7 @@ def test_what_nobody_sees_may_hold_anything_in_16_bits(dtype):
             assert_same_bits(x, want[field], f"{field} for {value}")
 
 
-@pytest.mark.parametrize("form", ["attention", *CAUSAL_FORMS])
+@pytest.mark.parametrize("form", CAUSAL_FORMS)
 @pytest.mark.parametrize("token", [0, CHUNK - 1, CHUNK, CHUNK + 1, T - 1])
 def test_no_token_moves_what_came_before_it(form, token):
     """Causality to the bit, forward and backward: inside chunks, at edges, at the end.
@@ -655,7 +677,7 @@ def test_no_token_moves_what_came_before_it(form, token):
     assert (got["out"][:, token] != want["out"][:, token]).any()
 
 
-@pytest.mark.parametrize("form", ["attention", *CAUSAL_FORMS])
+@pytest.mark.parametrize("form", CAUSAL_FORMS)
 def test_no_segment_moves_another(form):
     """Sums of a segment that overflow leave the next one alone, to the bit."""
     ids = np.array([[1, 1, 1, 1, 0, 0, 0], [3, 3, 5, 5, 5, 8, 8]])
@@ -738,8 +760,9 @@ def test_the_output_does_not_depend_on_the_scale_of_the_features(form):
     assert_close(unit, want, 1e-5)
 
 
-@pytest.mark.parametrize("form", ["attention", *CAUSAL_FORMS])
-@pytest.mark.parametrize("eps", [None, 1e-6])
+@pytest.mark.parametrize(
+    ("form", "eps"), [*((form, None) for form in CAUSAL_FORMS), ("scan", 1e-6)]
+)
 def test_features_that_vanish_stay_finite(form, eps):
     """phi(-1e4) is 0: the denominator too, in every row but the second's."""
     qkv, cotangents, _ = arrays((1,), dtype=np.float32)
@@ -810,21 +833,20 @@ def test_debug_nans_finds_nothing():
             chex.assert_tree_all_finite(got)
 
 
-@pytest.mark.parametrize("form", ["attention", *CAUSAL_FORMS])
+@pytest.mark.parametrize("form", CAUSAL_FORMS)
 def test_jit_equals_eager(form):
-    (q, k, v), *_ = arrays((2,), t=5, dtype=np.float32)
-    mask = masks.causal() & masks.padding(jnp.asarray(REAL[1:3, :5]))
+    (q, k, v), *_ = arrays((2,), t=4, dtype=np.float32)
+    mask = masks.causal() & masks.padding(jnp.asarray(REAL[1:3, :4]))
     got = FORMS[form](q, k, v, mask=mask)
     with jax.disable_jit():
         want = FORMS[form](q, k, v, mask=mask)
     jax.tree.map(lambda x, y: assert_close(x, y, 1e-6), got, want)
 
 
-@pytest.mark.parametrize("form", ["attention", "chunked"])
-def test_vmap_equals_a_loop(form):
+def test_vmap_equals_a_loop():
     qkv, cotangents, _ = arrays(dtype=np.float32)
     mask, _ = HIDDEN["chunked segments"]
-    found = functools.partial(attend, form)
+    found = functools.partial(attend, "chunked")
     got = jax.vmap(lambda *x: found(*x[:2], mask=x[2]))(qkv, cotangents, mask())
     one = jax.jit(lambda *x: found(*x[:2], mask=x[2]))
     for b in range(B):
@@ -844,7 +866,7 @@ def test_the_second_call_traces_nothing(form):
     def call(seed):
         (q, k, v), *_ = arrays(dtype=np.float32, seed=seed)
         real = jnp.asarray(REAL ^ (seed > 0))
-        mask = masks.causal() & masks.padding(real) & masks.segments(jnp.asarray(IDS))
+        mask = masks.causal() & masks.padding(real) & masks.segments(jnp.asarray(RUNS))
         FORMS[form](q, k, v, mask=mask, feature_map=counted, eps=1e-6 * (seed + 1))
         return len(traces)
 
@@ -914,7 +936,7 @@ def test_a_form_that_is_causal_by_nature_refuses_other_masks(form, mask, plain_e
 def test_a_form_that_is_causal_by_nature_refuses_other_lengths(form, plain_errors):
     (q, k, v), *_ = arrays(s=S, dtype=np.float32)
     for mask in (None, masks.causal()):
-        with pytest.raises(ValueError, match=r"t = 7 .*s = 5"):
+        with pytest.raises(ValueError, match=r"t = 7 .*s = 6"):
             FORMS[form](q, k, v, mask=mask)
 
 
@@ -961,7 +983,7 @@ def test_a_state_of_another_shape_raises_with_numbers(form, plain_errors):
         ops.LinearState(kv[:1], z[:1]),
         ops.LinearState(kv[:, :1], z[:, :1]),
     ):
-        with pytest.raises(ValueError, match=r"initial_state.*4, 2, 3, 2") as raised:
+        with pytest.raises(ValueError, match=r"initial_state.*5, 2, 3, 2") as raised:
             FORMS[form](q, k, v, initial_state=wrong)
         assert str(wrong.kv.shape) in str(raised.value)
 
