@@ -25,9 +25,9 @@ class FitResult(NamedTuple):
         empty where no step was left to do.
     compile_seconds: tracing and compiling the step, before the first one; NaN where no
         step was left to do or train_step is not a jitted function.
-    tokens_per_second: of the steps done here, without compiling, evaluating and
-        saving; NaN where none was left. Tokens are targets that count: the sum of
-        weights.
+    tokens_per_second: of the steps done here but the first, without compiling,
+        evaluating and saving; NaN where there was no second one. Tokens are targets
+        that count: the sum of weights.
     history: the lines recorded here; metrics.jsonl has those of earlier sessions too.
     """
 
@@ -131,7 +131,6 @@ def fit(
                 batch = batch_at(step)
                 if step == first:
                     compile_seconds = _compile(train_step, state, batch)
-                    recorder.clock.start()
                 state, metrics = train_step(state, batch)
                 done = step + 1
                 recorder.push(done, metrics)

@@ -87,19 +87,23 @@ class ProgressLines:
         self._seconds = seconds
 
     def start(self, step: int, num_steps: int) -> None:
-        self._first, self._num_steps = step, num_steps
-        self._began = self._printed = time.monotonic()
+        self._num_steps = num_steps
+        self._first: tuple[int, float] | None = None
 
     def update(self, step: int, values: Mapping[str, Any]) -> None:
         now = time.monotonic()
-        soon = now - self._printed < self._seconds
-        if soon and step not in (self._first + 1, self._num_steps):
+        if self._first is None:
+            # What was compiled before the first step says nothing about the others.
+            self._first, left = (step, now), None
+        elif now - self._printed < self._seconds and step != self._num_steps:
             return
+        else:
+            first, began = self._first
+            left = (now - began) / (step - first) * (self._num_steps - step)
         self._printed = now
-        left = (now - self._began) / (step - self._first) * (self._num_steps - step)
         print(
-            f"{self._label}: step {step}/{self._num_steps}, {describe(values)}, "
-            f"{duration(left)} left",
+            f"{self._label}: step {step}/{self._num_steps}, {describe(values)}"
+            + ("" if left is None else f", {duration(left)} left"),
             file=self._stream,
             flush=True,
         )

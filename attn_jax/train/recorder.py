@@ -42,6 +42,7 @@ class Recorder:
         self._max_skips = max_consecutive_skips
         self._pending: tuple[int, StepMetrics] | None = None
         self._values: StepMetrics | None = None
+        self._warm = False
 
     def start(self, step: int) -> None:
         """Begin after `step` steps."""
@@ -51,9 +52,17 @@ class Recorder:
             self._progress.start(step, self._num_steps)
 
     def push(self, step: int, metrics: StepMetrics) -> None:
-        """Record the step before, and keep this one, which may still be running."""
+        """Record the step before, and keep this one, which may still be running.
+
+        The first step is waited for and not counted, since what is compiled still
+        takes longer at its first call; the clock starts after it.
+        """
         self.flush()
         self._pending = (step, metrics)
+        if not self._warm:
+            self._fetch()
+            self._warm = True
+            self.clock.start()
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:

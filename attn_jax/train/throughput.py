@@ -26,9 +26,10 @@ class Throughput:
         self._started = None
 
     def count(self, tokens: float | int) -> None:
-        """Add the tokens of a step that is known to be done."""
-        self._read()
-        self._tokens += tokens
+        """Add the tokens of a step that is done, unless the clock stood meanwhile."""
+        if self._started is not None:
+            self._read()
+            self._tokens += tokens
 
     def lap(self) -> float:
         """The rate since the last call."""
