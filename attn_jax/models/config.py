@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 
 from attn_jax.nn import AttentionConfig, Mechanism, Softmax
+from attn_jax.nn._checks import check_mechanism, check_sizes
 
 CHOICES = {
     "positions": ("rotary", "sinusoidal", "learned", "alibi", "none"),
@@ -73,10 +74,9 @@ class StackConfig:
     param_dtype: Any = jnp.float32
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "max_length", "num_layers", "d_ff"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name}: got {value}; expected an int >= 1")
+        sizes = ("vocab_size", "max_length", "num_layers", "d_ff")
+        check_sizes(**{name: getattr(self, name) for name in sizes})
+        check_mechanism(self.mechanism)
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(

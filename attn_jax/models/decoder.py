@@ -11,8 +11,14 @@ from attn_jax.models.config import DecoderConfig
 from attn_jax.models.embedding import Embedding
 from attn_jax.models.stack import Stack
 from attn_jax.nn import dropout, token_positions
+from attn_jax.nn._checks import (
+    check_room,
+    check_rows,
+    check_sizes,
+    check_valid,
+    clean_positions,
+)
 from attn_jax.nn._naming import named_rngs
-from attn_jax.nn.attention import check_room
 from attn_jax.ops import masks
 from attn_jax.ops._linear_masks import real_tokens
 from attn_jax.ops._mask_rules import Prefix
@@ -56,7 +62,9 @@ class Decoder(nnx.Module):
           rng: key for dropout; None is evaluation.
 
         Raises:
-          ValueError: more tokens than max_length, or ids out of range.
+          ValueError: more tokens than max_length, ids or positions out of range.
+            Under jit, where nothing can raise, an id is clipped and a position out of
+            range gives NaN where it is looked up.
           UnsupportedMaskError: a rule the mechanism cannot honour.
         """
         mask = as_mask(mask)
@@ -73,6 +81,9 @@ class Decoder(nnx.Module):
         tokens = self._check(tokens, real)
         if positions is None:
             positions = token_positions(mask, leading, t)
+        else:
+            limit = self.config.max_length
+            positions = clean_positions(positions, tokens.shape, real, limit)
         first, second = (None, None) if rng is None else jax.random.split(rng)
         x = self.embedding(tokens, positions)
         x = dropout(x, self.config.dropout_rate, first)
@@ -81,6 +92,7 @@ class Decoder(nnx.Module):
 
     def init_cache(self, batch: int, length: int, dtype: Any = None) -> DecoderCache:
         """An empty cache for `batch` rows of up to `length` tokens."""
+        check_sizes(0, batch=batch, length=length)
         if length > self.config.max_length:
             raise ValueError(
                 f"length: got {length}; expected at most max_length = "
@@ -111,15 +123,19 @@ class Decoder(nnx.Module):
           ValueError: more tokens than the cache has room for. Under jit, where nothing
             can raise, that row's logits are NaN and its cache is unchanged.
         """
+        check_valid(valid, tokens.shape)
         tokens = self._check(tokens, valid)
-        positions = cache.length[:, None]
+        check_rows("tokens", tokens.shape[0], cache.length.shape[0])
         if valid is None:
             counted = jnp.ones(tokens.shape, jnp.int32)
         else:
             counted = valid.astype(jnp.int32)
-        after = cache.length + jnp.sum(counted, axis=1)
+        after = cache.length + jnp.sum(counted, axis=1, dtype=jnp.int32)
         check_room("tokens", cache.room, after)
-        positions = positions + jnp.cumsum(counted, axis=1) - counted
+        before = jnp.cumsum(counted, axis=1, dtype=jnp.int32) - counted
+        positions = cache.length[:, None] + before
+        if valid is not None:
+            positions = jnp.where(valid, positions, 0)
         x = self.embedding(tokens, positions)
         x, layers = self.stack.decode(x, cache.layers, valid=valid)
         length = jnp.where(after <= cache.room, after, cache.length)
@@ -127,6 +143,11 @@ class Decoder(nnx.Module):
 
     def _check(self, tokens: Array, real: Any) -> Array:
         """Token ids with 0 at padding; a concrete id out of range raises."""
+        if not jnp.issubdtype(tokens.dtype, jnp.integer):
+            raise TypeError(
+                f"tokens: got dtype {tokens.dtype}; expected integer ids, Int[*b t]; "
+                "cast whole numbers with tokens.astype(jnp.int32)"
+            )
         tokens = tokens if real is None else jnp.where(real, tokens, 0)
         if is_traced(tokens) or not tokens.size:
             return tokens

@@ -7,15 +7,25 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from attn_jax.nn._checks import (
+    check_context,
+    check_mask,
+    check_mechanism,
+    check_room,
+    check_rows,
+    check_sizes,
+    check_tokens,
+    check_valid,
+    clean_positions,
+)
 from attn_jax.nn._naming import named_rngs
 from attn_jax.nn.core import Mechanism
 from attn_jax.nn.dropout import dropout
 from attn_jax.nn.softmax import Softmax
-from attn_jax.nn.token_positions import token_positions
+from attn_jax.nn.token_positions import cross_positions, token_positions
 from attn_jax.ops import exclude_self
 from attn_jax.ops._linear_masks import real_tokens
-from attn_jax.ops._shapes import is_traced
-from attn_jax.ops.masks import Mask, UnsupportedMaskError, as_mask
+from attn_jax.ops.masks import Mask, as_mask
 
 
 @dataclass(frozen=True)
@@ -58,27 +68,30 @@ class AttentionConfig:
     param_dtype: Any = jnp.float32
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "num_heads", "kv_heads", "key_dim", "values_dim"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: got {getattr(self, name)}; expected >= 1")
+        sizes = ("d_model", "num_heads", "num_kv_heads", "head_dim", "value_dim")
+        check_sizes(**{name: getattr(self, name) for name in sizes})
+        check_mechanism(self.mechanism)
         if self.num_heads % self.kv_heads:
             raise ValueError(
                 f"num_kv_heads: got {self.num_kv_heads} for num_heads = "
-                f"{self.num_heads}; expected a divisor of num_heads"
+                f"{self.num_heads}; expected a divisor of num_heads, so that each "
+                "key/value head serves as many query heads; 1 always is"
             )
         if self.head_dim is None and self.d_model % self.num_heads:
             raise ValueError(
-                f"num_heads: got {self.num_heads} for d_model = {self.d_model}, which "
-                "it does not divide; choose a divisor, or set head_dim"
+                f"num_heads: got {self.num_heads} for d_model = {self.d_model}; "
+                "expected a divisor of d_model; choose one, or set head_dim"
             )
         if self.rotary and self.key_dim % 2:
             raise ValueError(
-                f"head_dim: got {self.key_dim}; rotary positions turn pairs of "
-                "features, expected an even number"
+                f"head_dim: got {self.key_dim}; expected an even number, since rotary "
+                "positions turn pairs of features; set an even head_dim, or choose "
+                "other positions"
             )
         if not 0.0 <= self.dropout_rate < 1.0:
             raise ValueError(
-                f"dropout_rate: got {self.dropout_rate}; expected a number in [0, 1)"
+                f"dropout_rate: got {self.dropout_rate}; expected a number in [0, 1), "
+                "the share of entries dropped; 0 turns dropout off"
             )
 
     def projection_options(self) -> dict[str, Any]:
@@ -95,7 +108,8 @@ class AttentionConfig:
 
     @property
     def key_dim(self) -> int:
-        return self.head_dim if self.head_dim else self.d_model // self.num_heads
+        whole = self.d_model // self.num_heads
+        return whole if self.head_dim is None else self.head_dim
 
     @property
     def values_dim(self) -> int:
@@ -149,7 +163,7 @@ class Attention(nnx.Module):
           context: the attended tokens of cross-attention; None is self-attention.
           mask: who attends to whom.
           positions: of the tokens of x; None counts real tokens, and a packed segment
-            starts at 0. Keys of a context stand at 0, 1, 2, ...
+            starts at 0. The tokens of a context are counted in the same way.
           rng: key for dropout; None is evaluation.
 
         Returns:
@@ -158,20 +172,30 @@ class Attention(nnx.Module):
         Raises:
           UnsupportedMaskError: a rule the mechanism cannot honour.
           ValueError: cross-attention with a mechanism, or an exclusive layer, that is
-            defined for self-attention only.
+            defined for self-attention only; positions past what a mechanism was built
+            for (under jit, where nothing can raise, the output there is NaN).
         """
         mask = as_mask(mask)
-        self._check(mask, context)
+        check_tokens("x", x, self.config.d_model)
+        check_mask(mask, self.config.mechanism)
+        if context is not None:
+            check_context(context, x, self.config.mechanism, self.config.exclusive)
         t, leading = x.shape[-2], x.shape[:-2]
+        s = t if context is None else context.shape[-2]
+        real, queries = real_tokens(mask, leading, t, s)
         if context is None:
-            real, queries = real_tokens(mask, leading, t, t)
-            if positions is None:
-                positions = token_positions(mask, leading, t)
+            seen = counted = token_positions(mask, leading, t)
             x = attended = _clean(x, real)
-            seen = positions
         else:
-            real, queries = real_tokens(mask, leading, t, context.shape[-2])
-            x, attended, seen = _clean(x, queries), _clean(context, real), None
+            counted, seen = cross_positions(mask, leading, t, s)
+            x, attended = _clean(x, queries), _clean(context, real)
+        if positions is None:
+            positions = counted
+        else:
+            mine = real if context is None else queries
+            limit = self.config.mechanism.limit
+            positions = clean_positions(positions, x.shape[:-1], mine, limit)
+            seen = positions if context is None else seen
         v = self.value(attended)
         keys = self.mechanism.keys(attended, seen)
         y = self.mechanism.attend(x, keys, v, mask=mask, positions=positions, seen=seen)
@@ -180,11 +204,12 @@ class Attention(nnx.Module):
 
     def init_cache(self, batch: int, length: int, dtype: Any = None) -> AttentionCache:
         """An empty cache for `batch` rows of up to `length` tokens."""
+        check_sizes(0, batch=batch, length=length)
         limit = self.config.mechanism.limit
         if limit is not None and length > limit:
             raise ValueError(
                 f"length: got {length}; expected at most max_length = {limit}, the "
-                "length this mechanism was built for"
+                "length this mechanism was built for; build it for a greater one"
             )
         size = (self.config.kv_heads, self.config.values_dim)
         dtype = self.config.dtype if dtype is None else dtype
@@ -215,7 +240,10 @@ class Attention(nnx.Module):
           ValueError: more tokens than the cache has room for. Under jit, where nothing
             can raise, that row's output is NaN and its cache unchanged.
         """
+        check_tokens("x", x, self.config.d_model)
+        check_valid(valid, x.shape[:-1])
         b, n = x.shape[:2]
+        check_rows("x", b, cache.length.shape[0])
         count = jnp.full((b,), n) if valid is None else jnp.sum(valid, axis=1)
         after = cache.length + count.astype(jnp.int32)
         check_room("x", cache.room, after)
@@ -243,30 +271,6 @@ class Attention(nnx.Module):
             y = exclude_self(y, v)
         return dropout(self.output(y), self.config.dropout_rate, rng)
 
-    def _check(self, mask: Mask, context: Array | None) -> None:
-        mechanism = self.config.mechanism
-        name = type(mechanism).__name__
-        for rule in mask.rules:
-            kind = type(rule).__name__.lower()
-            if kind not in mechanism.masks:
-                raise UnsupportedMaskError(
-                    f"mask: {name} cannot honour {kind}(...); expected "
-                    f"{', '.join(sorted(mechanism.masks))}"
-                )
-        if context is None:
-            return
-        if self.config.exclusive:
-            raise ValueError(
-                "context: exclusive attention takes out each token's own value, which "
-                "cross-attention does not have; set exclusive=False for this layer"
-            )
-        if not mechanism.cross:
-            raise ValueError(
-                f"context: {name} makes its logits from positions or from the query "
-                "alone, so it can't compare with another sequence; use Softmax or "
-                "Linear for cross-attention"
-            )
-
 
 def _scaled(scale: float) -> Any:
     return nnx.initializers.variance_scaling(scale**2, "fan_in", "truncated_normal")
@@ -274,14 +278,3 @@ def _scaled(scale: float) -> Any:
 
 def _clean(x: Array, real: Array | None) -> Array:
     return x if real is None else jnp.where(real[..., None], x, 0)
-
-
-def check_room(name: str, room: Int[Array, ""], after: Int[Array, "b"]) -> None:
-    """Raises where a concrete cache would overflow."""
-    if not is_traced(room, after) and after.size and int(after.max()) > int(room):
-        row = int(after.argmax())
-        raise ValueError(
-            f"{name}: row {row} would hold {int(after[row])} tokens; the cache has "
-            f"room for {int(room)}; expected fewer tokens, or a cache from "
-            "init_cache(batch, length) with a greater length"
-        )

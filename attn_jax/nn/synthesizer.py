@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
+from attn_jax.nn._checks import check_sizes
 from attn_jax.nn._naming import named_rngs
 from attn_jax.nn.core import Core, Mechanism
 from attn_jax.ops import (
@@ -89,7 +90,7 @@ class FactorizedRandomSynthesizer(PositionIndexed):
     init_std: float = 0.02
 
     def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> Core:
-        _positive("rank", self.rank)
+        check_sizes(rank=self.rank)
         return FactorizedRandomCore(self, config, rngs=rngs)
 
 
@@ -268,7 +269,9 @@ def _rows(
     _check_length(t, table.shape[-2])
     if positions is None:
         return table[:, :t]
-    rows = jnp.take(table, positions, axis=1, mode="fill")
+    rows = table.at[:, positions].get(
+        mode="fill", fill_value=jnp.nan, wrap_negative_indices=False
+    )
     return jnp.moveaxis(rows, 0, -3)
 
 
@@ -282,6 +285,8 @@ def _columns(
     leading = seen.shape[:-1]
     h, t = logits.shape[-3:-1]
     logits = jnp.broadcast_to(logits, (*leading, h, t, logits.shape[-1]))
+    # A negative index would count from the end; past it, the logit is NaN.
+    seen = jnp.where(seen < 0, logits.shape[-1], seen)
     index = jnp.broadcast_to(seen[..., None, None, :], (*leading, h, t, s))
     return jnp.take_along_axis(logits, index, axis=-1, mode="fill")
 
@@ -292,8 +297,3 @@ def _check_length(t: int, n: int) -> None:
             f"x: got {t} tokens; expected at most max_length = {n}, the length this "
             "Synthesizer was built for; build it for a longer one or shorten the input"
         )
-
-
-def _positive(name: str, value: int) -> None:
-    if value < 1:
-        raise ValueError(f"{name}: got {value}; expected an int >= 1")

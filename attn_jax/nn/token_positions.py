@@ -19,13 +19,28 @@ def token_positions(
     at padding is a valid index without meaning, and ids there have none either.
     """
     real, _ = real_tokens(mask, leading, t, t)
-    ids = [
-        per_token(rule.queries, leading, t, "segments")
-        for rule in mask.find(Segments)
-        if rule.queries.shape[-1] == t
-    ]
+    ids = [rule.queries for rule in mask.find(Segments) if rule.queries.shape[-1] == t]
+    return _count(real, ids, leading, t)
+
+
+def cross_positions(
+    mask: Mask, leading: tuple[int, ...], t: int, s: int
+) -> tuple[Int[Array, "*b t"] | None, Int[Array, "*b s"] | None]:
+    """The same for the queries of cross-attention, and for its keys."""
+    real, queries = real_tokens(mask, leading, t, s)
+    rules = mask.find(Segments)
+    return (
+        _count(queries, [rule.queries for rule in rules], leading, t),
+        _count(real, [rule.key_ids for rule in rules], leading, s),
+    )
+
+
+def _count(
+    real: Array | None, ids: list[Array], leading: tuple[int, ...], t: int
+) -> Int[Array, "*b t"] | None:
     if (real is None and not ids) or t == 0:
         return None
+    ids = [per_token(each, leading, t, "segments") for each in ids]
     counted = jnp.ones((*leading, t), jnp.int32) if real is None else real
     before = jnp.cumsum(counted, axis=-1, dtype=jnp.int32) - counted
     if real is not None:

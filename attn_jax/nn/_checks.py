@@ -1,0 +1,147 @@
+"""What layers and models ask of their arguments, before anything is computed."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from attn_jax.nn.core import Mechanism
+from attn_jax.ops._shapes import is_traced
+from attn_jax.ops.masks import Mask, UnsupportedMaskError
+
+
+def check_sizes(least: int = 1, **sizes: int | None) -> None:
+    """Ints from `least` on; None is a default that needs no check."""
+    for name, size in sizes.items():
+        if size is None:
+            continue
+        if not isinstance(size, int) or isinstance(size, bool) or size < least:
+            raise ValueError(f"{name}: got {size!r}; expected an int >= {least}")
+
+
+def check_mechanism(mechanism: Any) -> None:
+    """A config, not its name and not its class."""
+    if isinstance(mechanism, Mechanism):
+        return
+    named = f"MECHANISMS[{mechanism!r}]()" if isinstance(mechanism, str) else None
+    raise TypeError(
+        f"mechanism: got {mechanism!r}; expected a mechanism's config, such as "
+        f"Softmax(); write {named or 'MECHANISMS[name]()'} for one of the table"
+    )
+
+
+def check_tokens(name: str, x: Array, width: int) -> None:
+    """Float[*b t width]."""
+    if x.ndim < 2 or x.shape[-1] != width:
+        raise ValueError(
+            f"{name}: got shape {x.shape}; expected (*b, t, {width}), tokens of "
+            f"d_model = {width} features; one token is an axis t of size 1"
+        )
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise TypeError(
+            f"{name}: got dtype {x.dtype}; expected a floating dtype; embed token ids "
+            f"first, or cast with {name}.astype(jnp.float32)"
+        )
+
+
+def check_rows(name: str, rows: int, cached: int) -> None:
+    """As many rows as the cache has."""
+    if rows != cached:
+        raise ValueError(
+            f"{name}: got {rows} rows for a cache of {cached}; expected one row of "
+            f"tokens a row of the cache; make it with init_cache({rows}, length)"
+        )
+
+
+def check_valid(valid: Array | None, shape: tuple[int, ...]) -> None:
+    """Bool of the tokens' shape."""
+    if valid is None:
+        return
+    if valid.dtype != bool:
+        raise TypeError(
+            f"valid: got dtype {valid.dtype}; expected Bool[b n], True = real token; "
+            "compare first, e.g. jnp.arange(n) < lengths[:, None]"
+        )
+    if valid.shape != shape:
+        raise ValueError(
+            f"valid: got shape {valid.shape} for tokens of shape {shape}; expected "
+            "the same, one flag a token"
+        )
+
+
+def clean_positions(
+    positions: Int[Array, "..."],
+    shape: tuple[int, ...],
+    real: Bool[Array, "..."] | None,
+    limit: int | None,
+) -> Int[Array, "..."]:
+    """Explicit positions, 0 at padding; concrete ones lie in 0 .. limit - 1."""
+    if not jnp.issubdtype(positions.dtype, jnp.integer):
+        raise TypeError(
+            f"positions: got dtype {positions.dtype}; expected integers, Int[*b t]"
+        )
+    if positions.shape != shape:
+        raise ValueError(
+            f"positions: got shape {positions.shape} for tokens of shape {shape}; "
+            f"expected one a token; the same for every row is "
+            f"jnp.broadcast_to(positions, {shape})"
+        )
+    if real is not None:
+        positions = jnp.where(real, positions, 0)
+    if limit is None or is_traced(positions) or not positions.size:
+        return positions
+    low, high = int(positions.min()), int(positions.max())
+    if low < 0 or high >= limit:
+        raise ValueError(
+            f"positions: got numbers from {low} to {high}; expected 0 to {limit - 1} "
+            "(max_length - 1); build for a greater max_length, or mark padding with "
+            "mask=masks.padding(...), where they may be anything"
+        )
+    return positions
+
+
+def check_mask(mask: Mask, mechanism: Mechanism) -> None:
+    """Every rule is one that the mechanism honours."""
+    for rule in mask.rules:
+        kind = type(rule).__name__.lower()
+        if kind not in mechanism.masks:
+            raise UnsupportedMaskError(
+                f"mask: got {kind}(...), which {type(mechanism).__name__} cannot "
+                f"honour; expected {', '.join(sorted(mechanism.masks))}; use Softmax() "
+                "for this mask"
+            )
+
+
+def check_context(
+    context: Array, x: Array, mechanism: Mechanism, exclusive: bool
+) -> None:
+    """A context beside x, for a mechanism that attends to one."""
+    if exclusive:
+        raise ValueError(
+            "context: got one in an exclusive layer; expected None: exclusive "
+            "attention takes out each token's own value, which cross-attention does "
+            "not have; set exclusive=False for this layer"
+        )
+    if not mechanism.cross:
+        raise ValueError(
+            f"context: got one for {type(mechanism).__name__}; expected None: it makes "
+            "its logits from positions or from the query alone, so it can't compare "
+            "with another sequence; use Softmax() or Linear() for cross-attention"
+        )
+    check_tokens("context", context, x.shape[-1])
+    if context.shape[:-2] != x.shape[:-2]:
+        raise ValueError(
+            f"context: got leading axes {context.shape[:-2]} for x's {x.shape[:-2]}; "
+            "expected the same; broadcast them first"
+        )
+
+
+def check_room(name: str, room: Int[Array, ""], after: Int[Array, "b"]) -> None:
+    """Raises where a concrete cache would overflow."""
+    if not is_traced(room, after) and after.size and int(after.max()) > int(room):
+        row = int(after.argmax())
+        raise ValueError(
+            f"{name}: row {row} would hold {int(after[row])} tokens; the cache has "
+            f"room for {int(room)}; expected fewer tokens, or a cache from "
+            "init_cache(batch, length) with a greater length"
+        )
