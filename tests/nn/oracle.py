@@ -1,0 +1,127 @@
+"""An attention layer computed the slow way: NumPy, float64, from its parameters.
+
+The parameters come as nested dicts of arrays, named as in the module. What happens
+between projections is that of `tests.ops`: one query, one head, one logit at a time.
+"""
+
+import numpy as np
+
+from tests.ops import (
+    oracle_exclusive,
+    oracle_positions,
+    oracle_synthesizer,
+    oracles,
+)
+
+
+def attention(
+    name,
+    params,
+    x,
+    allowed,
+    *,
+    exclusive=False,
+    rotary=False,
+    alibi=False,
+    qk_norm=False,
+    context=None,
+):
+    """y = concat over heads (mechanism(x)) W_o for rows `b t m`; allowed `b h t s`."""
+    attended = x if context is None else context
+    v = projected(params["value"], attended)
+    h, t, s = params["output"]["kernel"].shape[0], x.shape[1], attended.shape[1]
+    allowed = np.broadcast_to(allowed, (len(x), h, t, s))
+    core = params["mechanism"]
+    if name == "linear":
+        q, k = queries_and_keys(core["query_key"], x, attended, rotary, qk_norm)
+        y = oracles.linear_attention(q, k, v, allowed).out
+    else:
+        logits = LOGITS[name](core, x, attended, rotary=rotary, qk_norm=qk_norm)
+        logits = np.broadcast_to(logits, (len(x), *logits.shape[-3:]))[..., :t, :s]
+        if alibi:
+            logits = logits + oracle_positions.alibi(h, t, s)
+        nothing = np.zeros((len(x), t, h, v.shape[-1]))
+        y = oracle_synthesizer.attention(logits, v, allowed, nothing).out
+    if exclusive:
+        y = oracle_exclusive.exclude_self(y, v)
+    out = np.einsum("bthe,hem->btm", y, params["output"]["kernel"])
+    return out + params["output"].get("bias", 0.0)
+
+
+def projected(layer, x):
+    """x W + b, one vector a head."""
+    y = np.einsum("btm,mhd->bthd", x, layer["kernel"])
+    return y + layer["bias"] if "bias" in layer else y
+
+
+def rms(x, scale):
+    return x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + 1e-6) * scale
+
+
+def queries_and_keys(core, x, attended, rotary, qk_norm):
+    q, k = projected(core["query"], x), projected(core["key"], attended)
+    if qk_norm:
+        q = rms(q, core["query_norm"]["scale"])
+        k = rms(k, core["key_norm"]["scale"])
+    if rotary:
+        q = oracle_positions.rotary(q, np.arange(x.shape[1]))
+        k = oracle_positions.rotary(k, np.arange(attended.shape[1]))
+    return q, k
+
+
+def dot_products(core, x, attended, *, rotary, qk_norm):
+    q, k = queries_and_keys(core["query_key"], x, attended, rotary, qk_norm)
+    (b, t, h, d), (s, g) = q.shape, k.shape[1:3]
+    out = np.zeros((b, h, t, s))
+    for row, head, i, j in np.ndindex(b, h, t, s):
+        key = k[row, j, head // (h // g)]
+        out[row, head, i, j] = q[row, i, head] @ key / np.sqrt(d)
+    return out
+
+
+def random(core, x, attended, **_):
+    return core["random"]
+
+
+def factorized_random(core, x, attended, **_):
+    return oracle_synthesizer.factorized_random_logits(core["r1"], core["r2"])
+
+
+def two_layers(core, x):
+    (h, _, d), n = core["w1"].shape, core["w2"].shape[-1]
+    w2 = np.broadcast_to(core["w2"], (h, d, n))
+    b1 = core.get("b1", np.zeros((h, d)))
+    b2 = np.broadcast_to(core.get("b2", np.zeros((h, n))), (h, n))
+    return oracle_synthesizer.dense_logits(x, core["w1"], b1, w2, b2)
+
+
+def dense(core, x, attended, **_):
+    return two_layers(core, x)
+
+
+def factorized_dense(core, x, attended, *, a=4, **_):
+    """LONGEST = 11 positions: 4 blocks of 3, the two lengths nearest to its root."""
+    both = two_layers(core, x)
+    return oracle_synthesizer.factorized_dense_logits(both[..., :a], both[..., a:])
+
+
+def mixture(core, x, attended, **options):
+    """The table's: a random Synthesizer and dot products, weighted by head."""
+    members = core["members"]
+    one = random(members[0], x, attended)
+    two = dot_products(members[1], x, attended, **options)
+    n = two.shape[-1]
+    one = np.broadcast_to(one[:, : x.shape[1], :n], two.shape)
+    raised = np.exp(core["alpha"])
+    alphas = raised / raised.sum(axis=-1, keepdims=True)
+    return oracle_synthesizer.mixture([one, two], alphas)
+
+
+LOGITS = {
+    "softmax": dot_products,
+    "random": random,
+    "factorized_random": factorized_random,
+    "dense": dense,
+    "factorized_dense": factorized_dense,
+    "mixture": mixture,
+}
