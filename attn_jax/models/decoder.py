@@ -17,6 +17,7 @@ from attn_jax.nn._checks import (
     check_sizes,
     check_valid,
     clean_positions,
+    extremes,
 )
 from attn_jax.nn._naming import named_rngs
 from attn_jax.ops import masks
@@ -151,7 +152,7 @@ class Decoder(nnx.Module):
         tokens = tokens if real is None else jnp.where(real, tokens, 0)
         if is_traced(tokens) or not tokens.size:
             return tokens
-        low, high = int(tokens.min()), int(tokens.max())
+        low, high = extremes(tokens)
         if low < 0 or high >= self.config.vocab_size:
             raise ValueError(
                 f"tokens: got ids from {low} to {high}; expected 0 to "

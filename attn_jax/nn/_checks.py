@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from attn_jax.nn.core import Mechanism
@@ -90,7 +91,7 @@ def clean_positions(
         positions = jnp.where(real, positions, 0)
     if limit is None or is_traced(positions) or not positions.size:
         return positions
-    low, high = int(positions.min()), int(positions.max())
+    low, high = extremes(positions)
     if low < 0 or high >= limit:
         raise ValueError(
             f"positions: got numbers from {low} to {high}; expected 0 to {limit - 1} "
@@ -98,6 +99,12 @@ def clean_positions(
             "mask=masks.padding(...), where they may be anything"
         )
     return positions
+
+
+def extremes(x: Array) -> tuple[int, int]:
+    """Least and greatest entry of a concrete array, also while jit traces others."""
+    values = np.asarray(x)
+    return int(values.min()), int(values.max())
 
 
 def check_mask(mask: Mask, mechanism: Mechanism) -> None:
@@ -138,8 +145,8 @@ def check_context(
 
 def check_room(name: str, room: Int[Array, ""], after: Int[Array, "b"]) -> None:
     """Raises where a concrete cache would overflow."""
-    if not is_traced(room, after) and after.size and int(after.max()) > int(room):
-        row = int(after.argmax())
+    if not is_traced(room, after) and after.size and extremes(after)[1] > int(room):
+        row = int(np.asarray(after).argmax())
         raise ValueError(
             f"{name}: row {row} would hold {int(after[row])} tokens; the cache has "
             f"room for {int(room)}; expected fewer tokens, or a cache from "
