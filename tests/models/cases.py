@@ -1,0 +1,104 @@
+"""Small decoders, and what is compiled once for many tests."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from attn_jax import models, nn
+from attn_jax.ops import masks
+from tests.nn.cases import Compiled, filled
+
+B, T, SHORT, LONGEST = 3, 7, 4, 11
+VOCAB, M, H, G, D, E, F, LAYERS = 13, 10, 4, 2, 6, 5, 17, 2
+SIZES = {
+    "vocab_size": VOCAB,
+    "max_length": LONGEST,
+    "num_layers": LAYERS,
+    "d_model": M,
+    "num_heads": H,
+    "num_kv_heads": G,
+    "head_dim": D,
+    "value_dim": E,
+    "d_ff": F,
+}
+F32 = 2e-5  # ceiling of a relative error in float32
+GARBAGE = np.array([-1, 10**6, VOCAB, -(2**31)])
+
+
+def ids(seed, *shape):
+    return np.random.default_rng(seed).integers(VOCAB, size=shape).astype(np.int32)
+
+
+def config(name="softmax", **options):
+    return models.DecoderConfig(
+        **SIZES | {"mechanism": nn.MECHANISMS[name]()} | options
+    )
+
+
+def decoder(name="softmax", seed=0, **options):
+    """A decoder of these sizes with random numbers everywhere."""
+    made = config(name, **options)
+    return filled(lambda: models.Decoder(made, rngs=nnx.Rngs(0)), seed)
+
+
+def placed(rows, places, length=T):
+    """Each row's tokens at its places in a longer row, and where they are.
+
+    Between them stand ids that no vocabulary holds.
+    """
+    out = np.resize(GARBAGE, (len(rows), length)).astype(np.int32)
+    real = np.zeros((len(rows), length), bool)
+    for row, at in enumerate(places):
+        out[row, at], real[row, at] = rows[row], True
+    return out, real
+
+
+class Model(Compiled):
+    """A decoder on B rows, compiled for a batch of T tokens and one of SHORT."""
+
+    def __init__(self, name="softmax", exclusive=False, **options):
+        super().__init__(decoder(name, exclusive=exclusive, **options))
+        self._full = self.jit_vjp(
+            "full",
+            lambda model, tokens, real, segments: model(
+                tokens,
+                mask=masks.padding(real, real) & masks.segments(segments),
+            ),
+        )
+        self.plain = self.jit("plain", lambda model, tokens: model(tokens))
+        self.decode = self.jit(
+            "decode", lambda model, tokens, cache: model.decode(tokens, cache)
+        )
+        self.decode_ragged = self.jit(
+            "decode_ragged",
+            lambda model, tokens, cache, valid: model.decode(
+                tokens, cache, valid=valid
+            ),
+        )
+
+    def full(self, tokens, real=None, segments=None, cotangent=None):
+        """Logits and gradients of T tokens under padding and segments."""
+        real = np.ones((B, T), bool) if real is None else real
+        segments = np.zeros((B, T), np.int32) if segments is None else segments
+        if cotangent is None:
+            cotangent = np.random.default_rng(9).normal(size=(B, T, VOCAB))
+        logits, gradients, _ = self._full(
+            jnp.asarray(cotangent, jnp.float32), tokens, real, segments
+        )
+        return logits, gradients
+
+    def init_cache(self):
+        return self.module.init_cache(B, T)
+
+
+def gathered(cache, rows, scanned=True):
+    """A decoder's cache with its rows picked, as beam search picks them."""
+    axis = 1 if scanned else 0
+
+    def pick(x):
+        return jnp.take(x, rows, axis=axis) if x.ndim > axis else x
+
+    return cache._replace(
+        layers=jax.tree.map(pick, cache.layers), length=cache.length[rows]
+    )

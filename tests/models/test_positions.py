@@ -1,0 +1,136 @@
+"""Where tokens stand, said in five ways, in full passes and in decoding."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.models import oracle
+from tests.models.cases import (
+    F32,
+    LONGEST,
+    SHORT,
+    B,
+    Model,
+    T,
+    config,
+    decoder,
+    ids,
+    placed,
+)
+from tests.nn.cases import light_jit, numbers
+from tests.ops.oracles import assert_close
+
+KINDS = ("rotary", "sinusoidal", "learned", "alibi", "none")
+STEPS = 32
+CAUSAL = np.tril(np.ones((T, T), bool))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_greedy_decoding_equals_the_full_pass(kind):
+    """Contract 61, 62: step t equals row t, and picks the same token, 32 times."""
+    model = decoder(positions=kind, max_length=STEPS + 1, tie_embeddings=False)
+
+    def generate(first):
+        def step(carry, _):
+            token, cache = carry
+            logits, cache = model.decode(token, cache)
+            token = jnp.argmax(logits, axis=-1).astype(token.dtype)
+            return (token, cache), (token[:, 0], logits[:, 0])
+
+        cache = model.init_cache(B, STEPS)
+        _, (tokens, logits) = jax.lax.scan(step, (first, cache), length=STEPS)
+        tokens, logits = (jnp.moveaxis(x, 0, 1) for x in (tokens, logits))
+        read = jnp.concatenate([first, tokens[:, :-1]], axis=1)
+        return tokens, logits, model(read)
+
+    tokens, logits, full = light_jit(generate)(ids(0, B, 1))
+    assert_close(logits, full, F32, "logits")
+    np.testing.assert_array_equal(np.argmax(full, axis=-1), tokens)
+    assert len(np.unique(tokens)) > 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_and_packing_do_not_move_positions(kind):
+    """Left, right and inner padding, packed rows, and left-padded prompts."""
+    one, rows = Model(positions=kind), ids(1, B, SHORT)
+    want = np.asarray(one.plain(rows))
+    tokens, real = placed(rows, [[0, 1, 2, 3], [3, 4, 5, 6], [0, 2, 4, 5]])
+    logits = np.asarray(one.full(tokens, real)[0])
+    assert_close(logits[real].reshape(want.shape), want, F32, "padding")
+
+    packed = np.concatenate([ids(2, B, T - SHORT), rows], axis=1)
+    segments = np.repeat([[4, 9]], [T - SHORT, SHORT], axis=1).astype(np.int32)
+    logits = one.full(packed, segments=np.repeat(segments, B, axis=0))[0]
+    assert_close(logits[:, T - SHORT :], want, F32, "packing")
+
+    prompt, valid = placed(rows[:, :1], [[0], [2], [1]], 3)
+    first, cache = one.decode_ragged(prompt, one.init_cache(), valid)
+    last, _ = one.decode_ragged(rows[:, 1:], cache, np.ones((B, 3), bool))
+    assert_close(np.asarray(first)[valid], want[:, 0], F32, "a ragged prompt")
+    assert_close(last, want[:, 1:], F32, "tokens after a ragged prompt")
+
+
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
+def test_explicit_positions_are_looked_up(kind, x64):
+    """Contract 70: the same tokens elsewhere are something else."""
+    model = decoder(
+        positions=kind, dtype=jnp.float64, param_dtype=jnp.float64, max_length=LONGEST
+    )
+    tokens = ids(3, B, T)
+    positions = np.stack([np.arange(T), np.arange(T) + 4, np.arange(T)[::-1]])
+    run = light_jit(lambda tokens, p: model(tokens, positions=p))
+    params = numbers(model)
+    want = oracle.decoder(params, tokens, model.config, CAUSAL, positions)
+    assert_close(run(tokens, positions), want, 1e-11)
+    counted = oracle.decoder(params, tokens, model.config, CAUSAL)
+    assert_close(light_jit(model)(tokens), counted, 1e-11)
+    for row in (1, 2):
+        distance = np.linalg.norm(want[row] - counted[row])
+        assert distance > 1e-2 * np.linalg.norm(counted[row])
+
+
+@pytest.mark.parametrize("kind", ["rotary", "alibi"])
+def test_relative_positions_may_start_anywhere(kind):
+    model, tokens = decoder(positions=kind), ids(4, B, T)
+    run = light_jit(lambda tokens, p: model(tokens, positions=p))
+    counted = np.broadcast_to(np.arange(T), (B, T))
+    want = light_jit(model)(tokens)
+    assert_close(run(tokens, counted), want, F32, "counted from 0")
+    assert_close(run(tokens, counted + 4), want, F32, "counted from 4")
+    far = run(tokens, 2 * counted)
+    assert np.linalg.norm(far - want) > 1e-2 * np.linalg.norm(want)
+
+
+def test_without_positions_only_the_order_under_the_mask_counts():
+    """The last token's logits are those of any order of the tokens before it."""
+    model, tokens = decoder(positions="none"), ids(5, 1, T)
+    one_layer = decoder(positions="none", num_layers=1)
+    shuffled = tokens.copy()
+    shuffled[:, :-1] = tokens[:, -2::-1]
+    run = light_jit(one_layer)
+    assert_close(run(shuffled)[:, -1], run(tokens)[:, -1], F32)
+    run = light_jit(model)
+    gap = np.linalg.norm(run(shuffled)[:, -1] - run(tokens)[:, -1])
+    assert gap > 1e-3, "two layers count, through what the first one saw"
+
+
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
+def test_a_position_past_the_table_is_not_its_last_row(kind, plain_errors):
+    model, tokens = decoder(positions=kind), ids(6, B, T)
+    positions = np.arange(T) + np.array([[0], [5], [-1]])
+    with pytest.raises(
+        ValueError,
+        match=r"positions: got numbers from -1 to 11; expected 0 to 10 \(max_length",
+    ):
+        model(jnp.asarray(tokens), positions=jnp.asarray(positions))
+    run = light_jit(lambda tokens, p: model(tokens, positions=p))
+    wrong = np.isnan(run(tokens, positions)).any(axis=(1, 2))
+    assert wrong.tolist() == [False, True, True]
+
+
+def test_table_of_learned_positions_has_a_row_a_position():
+    """Contract 72."""
+    assert config(positions="learned").max_length == LONGEST
+    model = decoder(positions="learned")
+    assert model.embedding.positions.shape == (LONGEST, model.config.d_model)
