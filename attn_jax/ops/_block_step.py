@@ -111,11 +111,13 @@ class Step:
         return _span(self.states[:, j] > 0)
 
     def logits(
-        self, dots: Float[Array, "u bk rows"], i: Any, j: Any
+        self, dots: Float[Array, "u bk rows"], allowed: Any, i: Any, j: Any
     ) -> tuple[Float[Array, "u bk rows"], Float[Array, "u bk rows"] | None]:
         """Logits to base 2, and the tanh of the cap where there is one."""
         tanh = None
         if self.x.cap is not None:
+            # A hidden one may have overflowed to NaN, which the slope would keep.
+            dots = dots if allowed is None else jnp.where(allowed, dots, 0)
             tanh = jnp.tanh(dots)
             dots = self.x.cap * tanh
         if self.x.bias is not None:

@@ -128,7 +128,10 @@ def begins_at(run: Int[Array, "*b n"] | None) -> Bool[Array, "*b n"] | None:
     return jnp.diff(run, axis=-1, prepend=run[..., :1]) != 0
 
 
-def initial_sums(state: LinearState | None, mask: Mask) -> Array | None:
+def initial_sums(
+    state: LinearState | None, mask: Mask, x: CausalInputs
+) -> Float[Array, "*b g p e1"] | None:
+    """A state as one array, checked against the inputs that go on from it."""
     if state is None:
         return None
     if mask.find(Segments):
@@ -136,6 +139,15 @@ def initial_sums(state: LinearState | None, mask: Mask) -> Array | None:
             "initial_state: got a state together with segments; expected one of them, "
             "since it is not known which segment the state belongs to; start a row "
             "with a new segment, or pass the pieces of one segment without ids"
+        )
+    leading, (g, p), e = x.k.shape[:-3], x.k.shape[-2:], x.v.shape[-1] - 1
+    kv, z = (*leading, g, p, e), (*leading, g, p)
+    if state.kv.shape != kv or state.k.shape != z:
+        raise ValueError(
+            f"initial_state: got kv of shape {state.kv.shape} and k of shape "
+            f"{state.k.shape}; expected {kv} and {z}, *b g p e and "
+            "*b g p of these inputs after the feature map; pass the state that an "
+            "earlier piece of the same rows returned"
         )
     return jnp.concatenate([state.kv, state.k[..., None]], axis=-1)
 

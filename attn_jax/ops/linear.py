@@ -170,8 +170,8 @@ def linear_attention_recurrent(
     Args, Returns, Raises: as in `linear_attention_chunked`.
     """
     mask = require_causal(mask, q, k, "linear_attention_recurrent")
-    before = initial_sums(initial_state, mask)
-    x = causal_inputs(q, k, v, mask, feature_map, carried=before is not None)
+    x = causal_inputs(q, k, v, mask, feature_map, initial_state is not None)
+    before = initial_sums(initial_state, mask, x)
     if before is None:
         shape = (*q.shape[:-3], *x.k.shape[-2:], x.v.shape[-1])
         before = jnp.zeros(shape, x.v.dtype)

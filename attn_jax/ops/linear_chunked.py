@@ -1,7 +1,7 @@
 """Linear attention in chunks: matmuls inside, sums between."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from attn_jax.ops._linear_inputs import (
     FeatureMap,
@@ -15,6 +15,7 @@ from attn_jax.ops._linear_inputs import (
     split_sums,
 )
 from attn_jax.ops._linear_masks import linear_op, require_causal
+from attn_jax.ops._shapes import lift
 from attn_jax.ops.masks import Mask
 
 
@@ -57,24 +58,23 @@ def linear_attention_chunked(
     if not isinstance(chunk_size, int) or chunk_size < 1:
         raise ValueError(f"chunk_size: got {chunk_size!r}; expected an int >= 1")
     mask = require_causal(mask, q, k, "linear_attention_chunked")
-    before = initial_sums(initial_state, mask)
-    x = causal_inputs(q, k, v, mask, feature_map, carried=before is not None)
+    x = causal_inputs(q, k, v, mask, feature_map, initial_state is not None)
+    before = initial_sums(initial_state, mask, x)
     t = q.shape[-3]
     fill = max(1, -(-t // chunk_size)) * chunk_size - t
     axis = q.ndim - 3
     q_c, k_c, v_c = (_in_chunks(a, axis, fill, chunk_size) for a in x[:3])
     run = None if x.run is None else _in_chunks(x.run, axis, fill, chunk_size)
     carried, after = _chunk_sums(k_c, v_c, run, before)
-    out = jnp.einsum("...ncgrp,...ngpe->...ncgre", q_c, carried)
     similarity = jnp.einsum("...ncgrp,...nsgp->...ngrcs", q_c, k_c)
     inside = jnp.tri(chunk_size, dtype=bool)
-    inside = inside.reshape((1,) * (similarity.ndim - 2) + inside.shape)
+    inside = lift(inside, similarity.ndim)
     if run is not None:
-        out = jnp.where(_continues(run)[..., None, None, None], out, 0)
         alike = run[..., :, None] == run[..., None, :]
         inside = inside & alike[..., None, None, :, :]
     similarity = jnp.where(inside, similarity, 0)
-    out = out + jnp.einsum("...ngrcs,...nsge->...ncgre", similarity, v_c)
+    out = jnp.einsum("...ngrcs,...nsge->...ncgre", similarity, v_c)
+    out = out + _from_before(q_c, carried, run)
     out = out.reshape(*q.shape[:-3], t + fill, *out.shape[-3:])[..., :t, :, :, :]
     return finish(out, x.sees, v, eps), after
 
@@ -101,10 +101,19 @@ def _chunk_sums(
     return carried, split_sums(sums[..., -1, :, :, :])
 
 
-def _continues(run: Int[Array, "*b n c"]) -> Bool[Array, "*b n c"]:
-    """Tokens whose segment is the one that the chunk before ended in."""
+def _from_before(
+    q: Float[Array, "*b n c g r p"],
+    carried: Float[Array, "*b n g p e"],
+    run: Int[Array, "*b n c"] | None,
+) -> Float[Array, "*b n c g r e"]:
+    """Q_c S_{c-1}, for tokens of the segment that the chunk before ended in."""
+    if run is None:
+        return jnp.einsum("...ncgrp,...ngpe->...ncgre", q, carried)
     ends = jnp.concatenate([jnp.zeros_like(run[..., :1, -1]), run[..., :-1, -1]], -1)
-    return run == ends[..., None]
+    same = (run == ends[..., None])[..., None, None, None]
+    # Twice: sums of another segment may have overflowed, and 0 times inf is NaN.
+    out = jnp.einsum("...ncgrp,...ngpe->...ncgre", jnp.where(same, q, 0), carried)
+    return jnp.where(same, out, 0)
 
 
 def _in_chunks(x: Array, axis: int, fill: int, size: int) -> Array:

@@ -142,6 +142,8 @@ def _weights(q, k, allowed, bias, scale, logit_cap):
     q, k = hide_queries(q, allowed), hide_keys(k, allowed)
     logits = dot_product_logits(q, k, scale=scale)
     if logit_cap is not None:
+        # A hidden logit may have overflowed to NaN, which the slope of tanh would keep.
+        logits = logits if allowed is None else jnp.where(allowed, logits, 0)
         logits = logit_cap * jnp.tanh(logits / logit_cap)
     if bias is not None:
         logits = logits + bias.astype(logits.dtype)

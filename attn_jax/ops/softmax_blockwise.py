@@ -82,9 +82,8 @@ def _forward(layout: Layout, x: Inputs, mask: Mask) -> tuple[Array, Array]:
             def key_block(j: Any, carry: Any) -> Any:
                 def visit(allowed: Any) -> Any:
                     m, total, acc = carry
-                    logits, _ = at.logits(
-                        _dot(_seen(allowed, k[j]), _seeing(allowed, q_t[i])), i, j
-                    )
+                    dots = _dot(_seen(allowed, k[j]), _seeing(allowed, q_t[i]))
+                    logits, _ = at.logits(dots, allowed, i, j)
                     logits = _hide(allowed, logits, lowest)
                     m_new = jnp.maximum(m, logits.max(-2, keepdims=True))
                     p = _hide(allowed, jnp.exp2(logits - m_new), 0)
@@ -136,7 +135,7 @@ def _backward(
             def query_block(i: Any, carry: Any) -> Any:
                 def visit(allowed: Any) -> Any:
                     q_i, k_s = _seeing(allowed, q_t[i]), _seen(allowed, k_j)
-                    logits, tanh = at.logits(_dot(k_s, q_i), i, j)
+                    logits, tanh = at.logits(_dot(k_s, q_i), allowed, i, j)
                     p = _hide(allowed, jnp.exp2(logits - lse_t[i]), 0)
                     ds = p * (_dot(_seen(allowed, v_j), do_t[i]) - delta_t[i])
                     ds = _hide(allowed, ds, 0)
