@@ -1,0 +1,1 @@
+"""What the papers claim, run: one folder an experiment."""

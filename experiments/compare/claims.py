@@ -1,0 +1,88 @@
+"""What papers say about the rows of the table, and what came out here."""
+
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any, NamedTuple
+
+
+class Claim(NamedTuple):
+    """A sentence of a paper beside this run.
+
+    claim, theirs: what the paper says, and its number with the scale it is from.
+    ours: the number here.
+    held: "yes", "no", or "undecided" where seeds disagree, and in how many it held.
+    """
+
+    claim: str
+    paper: str
+    theirs: str
+    ours: str
+    held: str
+
+
+def claims(results: Mapping[str, Any]) -> list[Claim]:
+    """The claims whose models are all in the results."""
+    rows = {row["model"]: row for row in results["rows"]}
+    return [
+        Claim(claim, paper, theirs, _numbers(rows, better, worse), verdict)
+        for claim, paper, theirs, better, worse in CLAIMS
+        if better in rows and worse in rows
+        for verdict in [_verdict(rows[better], rows[worse])]
+    ]
+
+
+# Claim, paper, its number, the model that should have the lower loss, the other one.
+CLAIMS = (
+    (
+        "Taking the own value out of softmax attention helps",
+        "Zhai 2026, table 2",
+        "mean accuracy of 8 tasks 56.2 -> 57.2, 1.3B parameters",
+        "softmax+exclusive",
+        "softmax",
+    ),
+    (
+        "Linear attention stays behind softmax",
+        "Katharopoulos et al. 2020, table 1",
+        "MNIST, bits per dimension 0.621 -> 0.644",
+        "softmax",
+        "linear",
+    ),
+    (
+        "Random logits stay behind dot products",
+        "Tay et al. 2021, table 4",
+        "C4, log perplexity 1.865 -> 1.972, T5 base",
+        "softmax",
+        "random",
+    ),
+    (
+        "Dense logits stay behind dot products",
+        "Tay et al. 2021, table 4",
+        "C4, log perplexity 1.865 -> 1.965, T5 base",
+        "softmax",
+        "dense",
+    ),
+    (
+        "Random logits mixed with dot products get ahead of them",
+        "Tay et al. 2021, table 4",
+        "C4, log perplexity 1.865 -> 1.849, T5 base",
+        "mixture",
+        "softmax",
+    ),
+)
+
+
+def _numbers(rows: Mapping[str, Any], better: str, worse: str) -> str:
+    means = {name: fmean(_bits(rows[name])) for name in (better, worse)}
+    return ", ".join(f"{name} {mean:.3f}" for name, mean in means.items())
+
+
+def _verdict(better: Mapping[str, Any], worse: Mapping[str, Any]) -> str:
+    """Whether the claim held, seed by seed: models of one seed saw the same batches."""
+    pairs = list(zip(_bits(better), _bits(worse), strict=True))
+    wins = sum(low < high for low, high in pairs)
+    word = {len(pairs): "yes", 0: "no"}.get(wins, "undecided")
+    return f"{word} ({wins} of {len(pairs)} seeds)"
+
+
+def _bits(row: Mapping[str, Any]) -> list[float]:
+    return [run["validation_bits_per_byte"] for run in row["runs"]]

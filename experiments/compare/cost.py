@@ -1,0 +1,57 @@
+"""What a model costs: operations a token, seconds to compile, bytes in use."""
+
+import time
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from attn_jax.models import Decoder, DecoderConfig
+from attn_jax.train import TrainState, TrainStep
+
+
+class StepCost(NamedTuple):
+    """What compiling the training step says.
+
+    compile_seconds: tracing and compiling, without a cache on disk.
+    memory_bytes: the most that the step has in use at once, by XLA's account:
+        temporary arrays + arguments + results - what results take over from arguments.
+        None where the platform gives no account.
+    """
+
+    compile_seconds: float
+    memory_bytes: int | None
+
+
+def compile_step(train_step: TrainStep, state: TrainState, batch: Any) -> StepCost:
+    """Compile the training step, which the first call then finds compiled."""
+    begin = time.perf_counter()
+    compiled = train_step.lower(state, batch).compile()  # pyright: ignore
+    seconds = time.perf_counter() - begin
+    stats = compiled.memory_analysis()
+    if stats is None:
+        return StepCost(seconds, None)
+    used = stats.temp_size_in_bytes + stats.argument_size_in_bytes
+    given_back = stats.output_size_in_bytes - stats.alias_size_in_bytes
+    return StepCost(seconds, used + given_back)
+
+
+def forward_flops_per_token(config: DecoderConfig, batch_size: int) -> float:
+    """Operations of the forward pass a token, at full length and before the loss.
+
+    XLA's count of the computation as it is written, so that platforms agree: two for a
+    multiply-add, one for other arithmetic, none for exp and its like; masked slots
+    count like others. A scanned layer would count once, so layers are unrolled here.
+    """
+    config = replace(config, scan_layers=False)
+    model = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
+    graph, state = nnx.split(model)
+    tokens = jax.ShapeDtypeStruct((batch_size, config.max_length), jnp.int32)
+
+    def forward(state: Any, tokens: Any) -> Any:
+        return nnx.merge(graph, state)(tokens)
+
+    analysis: Any = jax.jit(forward).lower(state, tokens).cost_analysis()
+    return float(analysis["flops"]) / (batch_size * config.max_length)

@@ -1,0 +1,78 @@
+"""Where numbers come from: command, versions, device, commit."""
+
+import importlib.metadata
+import os
+import platform
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import attn_jax
+
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+
+
+def command(arguments: Sequence[str]) -> str:
+    """The command line that does it again, with paths relative to here."""
+    shown = [relative(word) for word in arguments]
+    return shlex.join(["python", "-m", "experiments.compare", *shown])
+
+
+def relative(path: str) -> str:
+    """An absolute path as one from here; other words as they are."""
+    return os.path.relpath(path) if os.path.isabs(path) else path
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that the numbers depend on."""
+    found = {name: importlib.metadata.version(name) for name in PACKAGES}
+    ours = {"python": platform.python_version(), "attn_jax": attn_jax.__version__}
+    return {**ours, **found}
+
+
+def device() -> dict[str, Any]:
+    """What computed."""
+    first = jax.devices()[0]
+    return {
+        "platform": first.platform,
+        "kind": _processor() if first.platform == "cpu" else first.device_kind,
+        "count": jax.device_count(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+    }
+
+
+def _processor() -> str:
+    """The name of the processor, where the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.partition(":")[2] for line in lines if line.startswith("model name"))
+    return next(names, platform.machine()).strip()
+
+
+def commit() -> str | None:
+    """The commit of the code, with -modified where the code differs from it."""
+    head = _git("rev-parse", "--short", "HEAD")
+    changed = _git("status", "--porcelain", "--", "attn_jax", "experiments")
+    return head and (f"{head}-modified" if changed else head)
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says about this clone; None where there is no git or no clone."""
+    here = Path(__file__).resolve().parents[2]
+    if not (here / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=here, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,124 @@
+"""The table at the end, made from results alone."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+COLUMNS = (
+    "model",
+    "bits per byte",
+    "parameters",
+    "forward MFLOP/token",
+    "training tokens/s",
+    "compile s",
+    "peak MB",
+)
+
+NOTES = """\
+bits per byte: on the first {validation:,} bytes of validation text; a uniform guess
+  costs {uniform:.1f}, a table of byte pairs {pairs:.2f}.
+forward MFLOP/token: by XLA's count, at {length} tokens, masked slots included.
+training tokens/s: of the steps alone; compile s: of the training step, apart.
+peak MB: arguments, results and temporary arrays of the training step, by XLA's account.
+"""
+
+
+def table(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The cells, one tuple a model, in the order of COLUMNS."""
+    return [
+        (
+            row["model"],
+            bits(row),
+            f"{row['parameters']:,}",
+            f"{row['forward_flops_per_token'] / 1e6:.3f}",
+            rate(row),
+            f"{row['compile_seconds']:.1f}",
+            _megabytes(row["memory_bytes"]),
+        )
+        for row in results["rows"]
+    ]
+
+
+def bits(row: Mapping[str, Any]) -> str:
+    """The mean over seeds; with several, half the range and their number too."""
+    values = [run["validation_bits_per_byte"] for run in row["runs"]]
+    mean = fmean(values)
+    if len(values) == 1:
+        return f"{mean:.3f}"
+    spread = (max(values) - min(values)) / 2
+    return f"{mean:.3f} ± {spread:.3f} (n={len(values)})"
+
+
+def rate(values: Mapping[str, Any]) -> str:
+    """Tokens a second, a dash where not known."""
+    known = values.get("tokens_per_second")
+    return "-" if known is None or known != known else f"{known:,.0f}"
+
+
+def notes(results: Mapping[str, Any]) -> str:
+    """What the columns mean."""
+    text = NOTES.format(
+        uniform=results["reference"]["uniform_bits_per_byte"],
+        pairs=results["reference"]["byte_pairs_bits_per_byte"],
+        length=results["config"]["length"],
+        validation=results["corpus"]["validation_bytes"],
+    )
+    if len(results["config"]["seeds"]) == 1:
+        return text + "one seed: no spread is shown; --seeds 3 repeats each model.\n"
+    return text + "±: half the distance between the best and the worst seed.\n"
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """The table as aligned Markdown, which reads well as plain text too."""
+    lines = [COLUMNS, *table(results)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
+    head, *body = (_line(line, widths) for line in lines)
+    rule = "|".join(
+        ":" + "-" * (width + 1) if i == 0 else "-" * (width + 1) + ":"
+        for i, width in enumerate(widths)
+    )
+    return "\n".join([head, f"|{rule}|", *body]) + "\n"
+
+
+def show(results: Mapping[str, Any]) -> None:
+    """Print the table: drawn in a terminal, as Markdown elsewhere."""
+    if not sys.stdout.isatty():
+        print(markdown(results))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table()
+    for i, name in enumerate(COLUMNS):
+        drawn.add_column(name, justify="left" if i == 0 else "right")
+    for cells in table(results):
+        drawn.add_row(*cells)
+    Console().print(drawn)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [
+        cell.ljust(width) if i == 0 else cell.rjust(width)
+        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return f"| {' | '.join(padded)} |"
+
+
+def _megabytes(number: int | None) -> str:
+    return "-" if number is None else f"{number / 1e6:.1f}"
+
+
+def samples(results: Mapping[str, Any]) -> str:
+    """The prompt, and what each model made of it."""
+    blocks = [("prompt, from the validation text", results["prompt"])]
+    blocks += [(row["model"], row["runs"][0]["sample"]) for row in results["rows"]]
+    return "\n".join(f"--- {title}\n{_printable(text)}" for title, text in blocks)
+
+
+def _printable(text: str) -> str:
+    """The text with what would move the cursor of a terminal written out."""
+    return "".join(
+        c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode()
+        for c in text
+    )

@@ -1,0 +1,193 @@
+"""One model of the comparison: built once, trained for every seed."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from flax import nnx
+from jaxtyping import PyTree
+
+from attn_jax.data import Batch
+from attn_jax.models import Decoder
+from attn_jax.train import (
+    Checkpointer,
+    MetricLogger,
+    Progress,
+    TrainState,
+    TrainStep,
+    adamw,
+    cosine_schedule,
+    cross_entropy,
+    fit,
+    init_train_state,
+    make_train_step,
+    read_metrics,
+)
+from experiments.compare.config import CompareConfig
+from experiments.compare.cost import (
+    StepCost,
+    compile_step,
+    forward_flops_per_token,
+)
+from experiments.compare.rows import Row
+from experiments.compare.sampling import make_writer, write_text
+from experiments.compare.text import Text
+from experiments.compare.workdir import Workdir
+
+WINDOWS_OF_SAMPLE = 3
+BITS = "validation_bits_per_byte"
+
+
+class Program(NamedTuple):
+    """What all seeds of a row share, compiled for the first of them.
+
+    init: seed -> the state before the first step.
+    train_step: as `fit` takes it.
+    bits_per_byte: params -> the loss on the validation bytes.
+    write: params -> the bytes that the model continues the prompt with.
+    """
+
+    init: Callable[[int], TrainState]
+    train_step: TrainStep
+    bits_per_byte: Callable[[PyTree], float]
+    write: Callable[[PyTree], np.ndarray]
+    cost: StepCost
+    forward_flops_per_token: float
+
+
+def run_name(row: Row, seed: int) -> str:
+    """The name of a model and seed, for lines of metrics and for files."""
+    return row.name if seed == 0 else f"{row.name}-seed{seed}"
+
+
+def build(row: Row, config: CompareConfig, text: Text) -> Program:
+    """Everything that a row needs, with the training step compiled."""
+    graph, _ = nnx.split(nnx.eval_shape(lambda: Decoder(row.decoder, rngs=nnx.Rngs(0))))
+    schedule = cosine_schedule(
+        config.learning_rate,
+        num_steps=config.steps,
+        warmup_steps=int(config.warmup_fraction * config.steps),
+    )
+    optimizer = adamw(schedule, weight_decay=config.weight_decay)
+
+    def init(seed: int) -> TrainState:
+        model = Decoder(row.decoder, rngs=nnx.Rngs(seed))
+        return init_train_state(nnx.state(model, nnx.Param), optimizer, seed=seed)
+
+    def loss(params: PyTree, batch: Batch, rng: Any = None) -> Any:
+        logits = nnx.merge(graph, params)(batch.tokens, rng=rng)
+        return cross_entropy(logits, batch.targets, weights=batch.weights)
+
+    train_step = make_train_step(loss, optimizer, schedule=schedule)
+    sums = jax.jit(loss)
+    write = make_writer(graph, config.length, config.temperature)
+
+    def bits_per_byte(params: PyTree) -> float:
+        losses, weights = zip(
+            *(sums(params, batch) for batch in text.validation_batches()), strict=True
+        )
+        total = math.fsum(map(float, losses)) / math.fsum(map(float, weights))
+        return total / math.log(2)
+
+    def sample(params: PyTree) -> np.ndarray:
+        prompt = text.prompt()
+        return write_text(write, params, prompt, num_windows=WINDOWS_OF_SAMPLE)
+
+    return Program(
+        init,
+        train_step,
+        bits_per_byte,
+        sample,
+        compile_step(train_step, init(0), text.training_batch(0, 0)),
+        forward_flops_per_token(row.decoder, config.batch_size),
+    )
+
+
+class RunLogger(MetricLogger):
+    """Lines that also say which model and seed they are of."""
+
+    def __init__(self, workdir: Workdir, row: Row, seed: int) -> None:
+        super().__init__(workdir.path, name=run_name(row, seed))
+        self._origin = {"model": row.name, "seed": seed}
+
+    def log(self, step: int, values: Any) -> None:
+        super().log(step, {**self._origin, **values})
+
+
+def train(
+    row: Row,
+    seed: int,
+    program: Program,
+    config: CompareConfig,
+    text: Text,
+    workdir: Workdir,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Train a model from where it was left, and return its numbers."""
+    name = run_name(row, seed)
+    state = program.init(seed)
+    with (
+        RunLogger(workdir, row, seed) as logger,
+        Checkpointer(workdir.checkpoints(name)) as checkpointer,
+    ):
+        if checkpointer.latest_step() is not None:
+            state = checkpointer.restore(state)
+        result = fit(
+            state,
+            program.train_step,
+            lambda step: text.training_batch(step, seed),
+            num_steps=config.steps,
+            evaluate=lambda params: {BITS: program.bits_per_byte(params)},
+            eval_every=config.eval_every,
+            logger=logger,
+            log_every=config.log_every,
+            checkpointer=checkpointer,
+            checkpoint_every=config.checkpoint_every,
+            progress=progress,
+        )
+    params = result.state.params
+    lines = read_metrics(workdir.path, name=name)
+    return {
+        "seed": seed,
+        "steps": config.steps,
+        # All lines of a step are on disk before its checkpoint is.
+        BITS: lines[-1][BITS],
+        "training_bits_per_byte": training_loss(lines) / math.log(2),
+        "curve": [[line["step"], line[BITS]] for line in lines if BITS in line],
+        **speed(lines, config),
+        "compile_seconds": program.cost.compile_seconds,
+        "memory_bytes": program.cost.memory_bytes,
+        "forward_flops_per_token": program.forward_flops_per_token,
+        "parameters": row.parameters,
+        "d_ff": row.decoder.feed_forward_width,
+        "sample": bytes(program.write(params).tolist()).decode(errors="replace"),
+    }
+
+
+def training_loss(lines: list[dict[str, Any]]) -> float:
+    """The mean of the losses logged in the last tenth of the steps."""
+    begin = 0.9 * lines[-1]["step"]
+    late = [line["loss"] for line in lines if line["step"] >= begin]
+    return math.fsum(late) / len(late)
+
+
+def speed(lines: list[dict[str, Any]], config: CompareConfig) -> dict[str, Any]:
+    """Tokens a second over all steps, those of interrupted sessions included.
+
+    A line gives the rate since the line before it, so the steps between two lines took
+    their tokens over that rate.
+    """
+    tokens = config.batch_size * config.length
+    seconds, steps, before = 0.0, 0, 0
+    for line in lines:
+        rate = line["tokens_per_second"]
+        if rate:
+            seconds += (line["step"] - before) * tokens / rate
+            steps += line["step"] - before
+        before = line["step"]
+    return {
+        "tokens_per_second": steps * tokens / seconds if seconds else None,
+        "training_seconds": seconds * config.steps / steps if steps else None,
+    }

@@ -1,0 +1,124 @@
+"""What a work directory holds, and whether a run may go on in it.
+
+    config.json            what all models in here have in common
+    metrics.jsonl          one object a line, of every model
+    tensorboard/           the same as events
+    checkpoints/<run>/     states of a model and seed, the latest two
+    finished/<run>.json    the numbers of a model and seed that is done
+    results.json           the table of the last command, see `results`
+    figures/               drawn from results.json
+
+A run is one model with one seed.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from experiments.compare.errors import fail
+
+OURS = ("metrics.jsonl", "checkpoints", "finished", "results.json", "tensorboard")
+
+
+class Workdir:
+    """A directory in which one comparison runs, however often it is interrupted."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results.json"
+
+    @property
+    def figures(self) -> Path:
+        return self.path / "figures"
+
+    def checkpoints(self, run: str) -> Path:
+        return self.path / "checkpoints" / run
+
+    def finished(self, run: str) -> dict[str, Any] | None:
+        """The numbers of a run that is done."""
+        return read_json(self._finished(run))
+
+    def finish(self, run: str, numbers: dict[str, Any]) -> None:
+        write_json(self._finished(run), numbers)
+
+    def _finished(self, run: str) -> Path:
+        return self.path / "finished" / f"{run}.json"
+
+    def latest_step(self, run: str) -> int:
+        """How far a run has come, without opening its checkpoints."""
+        folder = self.checkpoints(run)
+        names = os.listdir(folder) if folder.is_dir() else []
+        return max((int(name) for name in names if name.isdigit()), default=0)
+
+    def check(self, config: dict[str, Any]) -> None:
+        """Raise unless the directory is free, or holds runs of this config."""
+        try:
+            there = read_json(self.path / "config.json")
+            foreign = [name for name in OURS if (self.path / name).exists()]
+        except (OSError, ValueError) as error:
+            self._refuse(f"which cannot be read ({error})", "a directory")
+        if there is None and foreign:
+            self._refuse(f"which has {foreign[0]} but no config.json", "a run's own")
+        if there is not None and (different := differences(there, config)):
+            self._refuse(
+                f"which holds a run with another config ({'; '.join(different)})",
+                "the same config (the number of steps, --mechanisms and --seeds may "
+                "differ)",
+            )
+
+    def _refuse(self, why: str, expected: str) -> None:
+        remedy = "pass another --workdir, or remove this one to begin anew"
+        fail("workdir", f"{self.path}, {why}", expected, remedy)
+
+    @contextlib.contextmanager
+    def claim(self, config: dict[str, Any]) -> Iterator[None]:
+        """Make the directory, write config.json, and keep other processes out."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("a")
+        except OSError as error:
+            remedy = "pass another --workdir"
+            expected = "a directory that can be written to"
+            fail("workdir", f"{self.path} ({error.strerror})", expected, remedy)
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                self._refuse("where another process is running", "one run at a time")
+            if not (self.path / "config.json").exists():
+                write_json(self.path / "config.json", config)
+            yield
+
+
+def differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
+    """What differs between two configs, in words."""
+    return [
+        f"{name}: {there.get(name)} there, {here.get(name)} now"
+        for name in sorted(there.keys() | here.keys())
+        if there.get(name) != here.get(name)
+    ]
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a file, None where there is no file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    return json.loads(text)
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f"{path.name}.tmp")
+    text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
+    scratch.write_text(text + "\n", encoding="utf-8")
+    os.replace(scratch, path)

@@ -1,0 +1,46 @@
+"""A small text, and the comparison run in this process."""
+
+import contextlib
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from experiments.compare.main import main
+
+
+class Outcome(NamedTuple):
+    """What a command left: exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run(*arguments: str | Path) -> Outcome:
+    """`python -m experiments.compare ...`, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as exit_:
+            code = int(exit_.code or 0)
+    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="session")
+def compare() -> Callable[..., Outcome]:
+    return run
+
+
+@pytest.fixture(scope="session")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text whose bytes depend on those before them."""
+    path = tmp_path_factory.mktemp("text") / "book.txt"
+    lines = [
+        f"{n} times {n + 1} is {n * (n + 1)}, as anybody knows.\n" for n in range(500)
+    ]
+    path.write_text("".join(lines))
+    return path

@@ -1,0 +1,188 @@
+"""A comparison from end to end: whole, interrupted, and begun again."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from attn_jax.train import read_metrics
+from experiments.compare import main as compare_main
+from experiments.compare import plot, table
+from experiments.compare.text import Text
+
+MODELS = ("softmax", "random+exclusive")
+STEPS = 6
+
+
+def options(book: Path, workdir: Path, steps: int = STEPS) -> list[str | Path]:
+    return [
+        "smoke",
+        *("--mechanisms", ",".join(MODELS), "--data", book, "--workdir", workdir),
+        *("--steps", str(steps), "--checkpoint-every", "2", "--log-every", "2"),
+        *("--eval-every", "4", "--length", "16", "--validation-bytes", "600"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(compare, book, tmp_path_factory):
+    """The directory of a run without interruption, and what it printed."""
+    workdir = tmp_path_factory.mktemp("whole")
+    outcome = compare(*options(book, workdir))
+    assert outcome.code == 0, outcome.err
+    return workdir, outcome
+
+
+@pytest.fixture(scope="module")
+def interrupted(compare, book, tmp_path_factory):
+    """The same run, interrupted in the second model and continued."""
+    workdir = tmp_path_factory.mktemp("interrupted")
+    original, calls = Text.training_batch, []
+
+    def stopping(self, step, seed):
+        calls.append(step)
+        # One batch a model is for compiling; then 6 for the first, and step 3.
+        if len(calls) == 1 + STEPS + 1 + 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, step, seed)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Text, "training_batch", stopping)
+        first = compare(*options(book, workdir))
+    second = compare(*options(book, workdir))
+    return workdir, first, second
+
+
+def load(workdir: Path) -> dict:
+    return json.loads((workdir / "results.json").read_text())
+
+
+def losses(workdir: Path) -> list[tuple]:
+    return [
+        (line["name"], line["step"], line["loss"]) for line in read_metrics(workdir)
+    ]
+
+
+def test_every_line_of_metrics_says_model_step_loss_rate_and_speed(whole):
+    lines = read_metrics(whole[0])
+    assert [(line["model"], line["step"]) for line in lines] == [
+        (model, step) for model in MODELS for step in (2, 4, 6)
+    ]
+    for line in lines:
+        assert line["seed"] == 0
+        assert 0 < line["loss"] < 10
+        assert line["learning_rate"] > 0
+        assert line["tokens_per_second"] > 0
+
+
+def test_a_run_leaves_config_results_figures_checkpoints_and_events(whole):
+    workdir = whole[0]
+    assert json.loads((workdir / "config.json").read_text())["learning_rate"] > 0
+    for figure in plot.FIGURES:
+        assert 5_000 < (workdir / "figures" / f"{figure}.png").stat().st_size < 300_000
+    for model in MODELS:
+        steps = sorted(p.name for p in (workdir / "checkpoints" / model).glob("0*"))
+        assert steps[-1] == f"{STEPS:08}"
+        assert list((workdir / "tensorboard" / model).glob("*tfevents*"))
+
+
+def test_results_say_where_the_numbers_are_from(whole):
+    results = load(whole[0])
+    for name in ("commit", "versions", "device", "command", "seconds", "corpus"):
+        assert name in results
+    assert results["config"]["seeds"] == [0]
+    assert results["command"].startswith("python -m experiments.compare smoke")
+    words = results["command"].split()
+    assert not any(os.path.isabs(word) for word in [*words, results["corpus"]["name"]])
+    for row in results["rows"]:
+        assert row["forward_flops_per_token"] > 0
+        assert row["memory_bytes"] > 0
+        assert row["runs"][0]["sample"]
+        assert [step for step, _ in row["runs"][0]["curve"]] == [4, 6]
+
+
+def test_the_table_that_is_printed_is_made_from_results_alone(whole):
+    workdir, outcome = whole
+    results = load(workdir)
+    assert table.markdown(results) in outcome.out
+    assert table.samples(results) in outcome.out
+    assert [cells[0] for cells in table.table(results)] == list(MODELS)
+    assert "costs 8.0" in outcome.out
+
+
+def test_the_figures_are_drawn_from_results_alone(whole, tmp_path):
+    workdir = whole[0]
+    for path in plot.draw(load(workdir), tmp_path):
+        assert path.read_bytes() == (workdir / "figures" / path.name).read_bytes()
+
+
+def test_an_interrupted_run_says_how_to_go_on(interrupted):
+    _, first, _ = interrupted
+    assert first.code == 130
+    assert "SIGINT after step 3 of 6" in first.err
+    assert "run the same command again" in first.err
+    assert "python -m experiments.compare smoke" in first.err
+    assert "Traceback" not in first.err
+
+
+def test_a_continued_run_equals_one_without_interruption_to_the_bit(whole, interrupted):
+    workdir, _, second = interrupted
+    assert second.code == 0, second.err
+    assert losses(workdir) == losses(whole[0])
+    for here, there in zip(load(workdir)["rows"], load(whole[0])["rows"], strict=True):
+        for name in ("validation_bits_per_byte", "curve", "sample"):
+            assert here["runs"][0][name] == there["runs"][0][name]
+
+
+def test_what_is_finished_is_not_trained_again(whole, compare, book, monkeypatch):
+    workdir, _ = whole
+
+    def refuse(*_):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(compare_main, "build", refuse)
+    before = (workdir / "results.json").read_bytes()
+    again = compare(*options(book, workdir))
+    assert again.code == 0
+    assert table.markdown(load(workdir)) in again.out
+    assert (workdir / "results.json").read_bytes() == before
+
+
+def test_fewer_models_of_a_finished_run_are_a_table_of_their_own(
+    interrupted, compare, book, monkeypatch
+):
+    workdir = interrupted[0]
+    monkeypatch.setattr(compare_main, "build", None)
+    fewer = compare(*options(book, workdir), "--mechanisms", "random+exclusive")
+    assert fewer.code == 0, fewer.err
+    assert [row["model"] for row in load(workdir)["rows"]] == ["random+exclusive"]
+
+
+def test_another_config_is_refused(whole, compare, book):
+    workdir = whole[0]
+    refused = compare(*options(book, workdir), "--learning-rate", "0.5")
+    assert refused.code == 2
+    assert "learning_rate: 0.005 there, 0.5 now" in refused.err
+    assert "--workdir" in refused.err
+
+
+def test_another_text_is_refused_and_a_copy_of_it_is_not(
+    whole, compare, book, tmp_path, monkeypatch
+):
+    workdir = whole[0]
+    copy, other = tmp_path / "book.txt", tmp_path / "other.txt"
+    copy.write_bytes(book.read_bytes())
+    other.write_bytes(book.read_bytes() + b"!")
+    monkeypatch.setattr(compare_main, "build", None)
+    assert compare(*options(copy, workdir)).code == 0
+    refused = compare(*options(other, workdir))
+    assert refused.code == 2
+    assert "corpus_fingerprint" in refused.err
+
+
+def test_fewer_steps_than_are_done_are_refused(whole, compare, book):
+    refused = compare(*options(book, whole[0], steps=STEPS - 1))
+    assert refused.code == 2
+    assert "--steps: got 5" in refused.err
+    assert "at least 6" in refused.err
