@@ -9,12 +9,11 @@ from attn_jax.nn.mechanisms import MECHANISMS
 from attn_jax.nn.mixture import MixtureSynthesizer
 from attn_jax.nn.softmax import Softmax
 from attn_jax.nn.synthesizer import (
-    DenseSynthesizer,
-    FactorizedDenseSynthesizer,
     FactorizedRandomSynthesizer,
     Fixed,
     RandomSynthesizer,
 )
+from attn_jax.nn.synthesizer_dense import DenseSynthesizer, FactorizedDenseSynthesizer
 from attn_jax.nn.token_positions import token_positions
 
 __all__ = [

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from attn_jax.ops import masks, synthesizer_attention
+from attn_jax.ops import alibi_bias, masks, synthesizer_attention
+from attn_jax.ops._shapes import lift
 from attn_jax.ops.masks import Mask
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Mechanism:
     cost: ClassVar[str]
     function: ClassVar[str]
     paper: ClassVar[str]
-    masks: ClassVar[frozenset[str]] = ALL_MASKS
+    masks: ClassVar[frozenset[str]] = frozenset()
     cross: ClassVar[bool] = False
     mixes: ClassVar[bool] = True
 
@@ -64,6 +65,9 @@ class Core(nnx.Module):
     them all.
     """
 
+    def __init__(self, config: "AttentionConfig"):
+        self.config = config
+
     def keys(self, x: Float[Array, "*b s m"], positions: Any) -> Any:
         """What the logits need of the attended tokens; None for nothing."""
         return None
@@ -90,8 +94,27 @@ class Core(nnx.Module):
         seen: Any,
     ) -> Float[Array, "*b t h e"]:
         """The mechanism itself, from queries' tokens, keys and values."""
-        logits = self.logits(x, keys, v.shape[-3], positions=positions, seen=seen)
+        s = v.shape[-3]
+        logits = self.logits(x, keys, s, positions=positions, seen=seen)
+        bias = self.bias(x.shape[-2], s, positions, seen)
+        if bias is not None:
+            ndim = max(logits.ndim, bias.ndim)
+            logits = lift(logits, ndim) + lift(bias, ndim)
         return synthesizer_attention(logits, v, mask=mask)
+
+    def bias(self, t: int, s: int, positions: Any, seen: Any) -> Array | None:
+        """ALiBi, -slope |p_i - p_j|, where the config asks for it."""
+        if not self.config.alibi:
+            return None
+        h = self.config.num_heads
+        if positions is None and seen is None:
+            return alibi_bias(h, t, s)
+        p = jnp.arange(t) if positions is None else positions
+        j = jnp.arange(s) if seen is None else seen
+        ndim = max(p.ndim, j.ndim)
+        p, j = lift(p, ndim), lift(j, ndim)
+        distance = jnp.abs(p[..., :, None] - j[..., None, :])[..., None, :, :]
+        return lift(alibi_bias(h, 1, 2)[:, :, 1:], distance.ndim) * distance
 
     def empty_keys(self, batch: int, length: int, dtype: Any) -> Any:
         """Room for what `keys` returns."""

@@ -59,6 +59,7 @@ class LinearCore(Core):
     """Queries and keys, compared by their features; the cache is one state a head."""
 
     def __init__(self, mechanism: Linear, config: "AttentionConfig", *, rngs: nnx.Rngs):
+        super().__init__(config)
         self.query_key = QueryKey(config, rngs=rngs)
         self.options = {"feature_map": mechanism.feature_map, "eps": mechanism.eps}
         self.key_shape = (config.kv_heads, config.key_dim)

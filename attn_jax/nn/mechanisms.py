@@ -6,11 +6,10 @@ from attn_jax.nn.linear import Linear
 from attn_jax.nn.mixture import MixtureSynthesizer
 from attn_jax.nn.softmax import Softmax
 from attn_jax.nn.synthesizer import (
-    DenseSynthesizer,
-    FactorizedDenseSynthesizer,
     FactorizedRandomSynthesizer,
     RandomSynthesizer,
 )
+from attn_jax.nn.synthesizer_dense import DenseSynthesizer, FactorizedDenseSynthesizer
 
 MECHANISMS: Table[type[Mechanism]] = Table(
     "mechanism",

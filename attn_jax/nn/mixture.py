@@ -9,7 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from attn_jax.nn._naming import named_rngs
-from attn_jax.nn.core import Core, Mechanism
+from attn_jax.nn.core import ALL_MASKS, Core, Mechanism
 from attn_jax.nn.softmax import Softmax
 from attn_jax.nn.synthesizer import RandomSynthesizer
 from attn_jax.ops import mix_logits
@@ -32,26 +32,29 @@ class MixtureSynthesizer(Mechanism):
     cost: ClassVar[str] = "the members' together"
     function: ClassVar[str] = "mix_logits"
     paper: ClassVar[str] = "Tay et al. 2021, Mixture"
+    masks: ClassVar[frozenset[str]] = ALL_MASKS
 
     members: tuple[Mechanism, ...] = (RandomSynthesizer(), Softmax())
     normalize: str = "softmax"
 
-    def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> Core:
+    def __post_init__(self) -> None:
         if not self.members:
             raise ValueError(
                 "members: got none; expected at least one mechanism, e.g. "
                 "(RandomSynthesizer(), Softmax())"
             )
         for member in self.members:
-            if not member.mixes:
+            if not isinstance(member, Mechanism) or not member.mixes:
                 raise ValueError(
-                    f"members: got {type(member).__name__}, which has no logits to "
+                    f"members: got {_name(member)}, which has no logits to "
                     "mix; expected softmax or Synthesizers"
                 )
         if self.normalize not in ("softmax", "sum"):
             raise ValueError(
                 f"normalize: got {self.normalize!r}; expected 'softmax' or 'sum'"
             )
+
+    def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> Core:
         return MixtureCore(self, config, rngs=rngs)
 
     @property
@@ -64,6 +67,11 @@ class MixtureSynthesizer(Mechanism):
         return replace(self, members=members)
 
 
+def _name(member: Any) -> str:
+    kind = isinstance(member, Mechanism)
+    return type(member).__name__ if kind else repr(member)
+
+
 class MixtureCore(Core):
     """The members' cores and one weight a head and member."""
 
@@ -74,6 +82,7 @@ class MixtureCore(Core):
         *,
         rngs: nnx.Rngs,
     ):
+        super().__init__(config)
         k = len(mechanism.members)
         names = [f"member{i}" for i in range(k)]
         self.members = nnx.List(

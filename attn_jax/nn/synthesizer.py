@@ -6,7 +6,6 @@ gathered by position.
 """
 
 from dataclasses import dataclass
-from math import isqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -16,12 +15,8 @@ from jaxtyping import Array, Float
 
 from attn_jax.nn._checks import check_sizes
 from attn_jax.nn._naming import named_rngs
-from attn_jax.nn.core import Core, Mechanism
-from attn_jax.ops import (
-    dense_synthesizer_logits,
-    factorized_dense_logits,
-    factorized_random_logits,
-)
+from attn_jax.nn.core import ALL_MASKS, Core, Mechanism
+from attn_jax.ops import factorized_random_attention
 
 if TYPE_CHECKING:
     from attn_jax.nn.attention import AttentionConfig
@@ -39,7 +34,12 @@ class PositionIndexed(Mechanism):
       max_length: the longest sequence, n; None takes the model's.
     """
 
+    masks: ClassVar[frozenset[str]] = ALL_MASKS
+
     max_length: int | None = None
+
+    def __post_init__(self) -> None:
+        check_sizes(max_length=self.max_length)
 
     def length(self) -> int:
         if self.max_length is None or self.max_length < 1:
@@ -68,6 +68,10 @@ class RandomSynthesizer(PositionIndexed):
     trainable: bool = True
     init_std: float = 0.02
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_std(self.init_std)
+
     def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> Core:
         return RandomCore(self, config, rngs=rngs)
 
@@ -89,70 +93,13 @@ class FactorizedRandomSynthesizer(PositionIndexed):
     rank: int = 8
     init_std: float = 0.02
 
-    def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> Core:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_sizes(rank=self.rank)
+        _check_std(self.init_std)
+
+    def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> Core:
         return FactorizedRandomCore(self, config, rngs=rngs)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DenseSynthesizer(PositionIndexed):
-    """Logits from the query's token alone: two layers, one output a key position.
-
-    Attributes:
-      hidden: width of the hidden layer, a head; None is head_dim.
-      share_heads: one second layer for all heads.
-      bias: biases in both layers.
-    """
-
-    equation: ClassVar[str] = "y_i = Σ_j softmax_j((relu(x_i W1 + b1) W2 + b2)_j) v_j"
-    cost: ClassVar[str] = "O(t m d + t s (d + e))"
-    function: ClassVar[str] = "dense_synthesizer_logits"
-    paper: ClassVar[str] = "Tay et al. 2021, Dense"
-
-    hidden: int | None = None
-    share_heads: bool = False
-    bias: bool = True
-
-    def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> Core:
-        return DenseCore(self, config, rngs=rngs)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FactorizedDenseSynthesizer(PositionIndexed):
-    """Dense logits as a product of two short vectors, C_j = A_{j // b} B_{j mod b}.
-
-    Attributes:
-      a, b: lengths of the two vectors, a b >= max_length; None takes the two nearest
-        sqrt(max_length).
-      hidden, bias: as in `DenseSynthesizer`.
-    """
-
-    equation: ClassVar[str] = (
-        "y_i = Σ_j softmax_j(A(x_i)_{j // b} B(x_i)_{j mod b}) v_j"
-    )
-    cost: ClassVar[str] = "O(t m d + t d (a + b) + t s e)"
-    function: ClassVar[str] = "factorized_dense_attention"
-    paper: ClassVar[str] = "Tay et al. 2021, Factorized Dense"
-
-    a: int | None = None
-    b: int | None = None
-    hidden: int | None = None
-    bias: bool = True
-
-    def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> Core:
-        return FactorizedDenseCore(self, config, rngs=rngs)
-
-    def factors(self) -> tuple[int, int]:
-        n = self.length()
-        a = self.a if self.a is not None else -(-n // self.b) if self.b else None
-        a = a if a is not None else isqrt(n - 1) + 1
-        b = self.b if self.b is not None else -(-n // a)
-        if a < 1 or b < 1 or a * b < n:
-            raise ValueError(
-                f"a, b: got a = {a} and b = {b}, a b = {a * b}; expected a b >= "
-                f"max_length = {n}, one logit a key position"
-            )
-        return a, b
 
 
 class RandomCore(Core):
@@ -161,14 +108,15 @@ class RandomCore(Core):
     def __init__(
         self, mechanism: RandomSynthesizer, config: "AttentionConfig", *, rngs: nnx.Rngs
     ):
+        super().__init__(config)
         n = mechanism.length()
         kind = nnx.Param if mechanism.trainable else Fixed
         shape = (config.num_heads, n, n)
-        self.random = kind(_normal(rngs, shape, mechanism.init_std, config))
+        self.random = kind(normal(rngs, shape, mechanism.init_std, config))
 
     def logits(self, x, keys, s, *, positions, seen):
-        rows = _rows(self.random[...], x.shape[-2], positions)
-        return _columns(rows, s, seen)
+        rows = rows_at(self.random[...], x.shape[-2], positions)
+        return columns_at(rows, s, seen)
 
 
 class FactorizedRandomCore(Core):
@@ -181,92 +129,46 @@ class FactorizedRandomCore(Core):
         *,
         rngs: nnx.Rngs,
     ):
+        super().__init__(config)
         shape = (config.num_heads, mechanism.length(), mechanism.rank)
         std = (mechanism.init_std / mechanism.rank**0.5) ** 0.5
         left, right = named_rngs(rngs, "r1", "r2")
-        self.r1 = nnx.Param(_normal(left, shape, std, config))
-        self.r2 = nnx.Param(_normal(right, shape, std, config))
+        self.r1 = nnx.Param(normal(left, shape, std, config))
+        self.r2 = nnx.Param(normal(right, shape, std, config))
 
     def logits(self, x, keys, s, *, positions, seen):
-        logits = factorized_random_logits(self.r1[...], self.r2[...])
-        return _columns(_rows(logits, x.shape[-2], positions), s, seen)
+        check_length(s, self.r2.shape[1])
+        left = rows_at(self.r1[...], x.shape[-2], positions)
+        right = self.r2[:, :s] if seen is None else self.r2[...]
+        logits = jnp.einsum("...htr,hnr->...htn", left, right)
+        return columns_at(logits, s, seen)
+
+    def attend(self, x, keys, v, *, mask, positions, seen):
+        if positions is None and seen is None and not self.config.alibi:
+            check_length(v.shape[-3], self.r2.shape[1])
+            r1, r2 = self.r1[...], self.r2[...]
+            return factorized_random_attention(r1, r2, v, mask=mask)
+        return super().attend(x, keys, v, mask=mask, positions=positions, seen=seen)
 
 
-class DenseCore(Core):
-    """A hidden layer and one output a key position."""
-
-    def __init__(
-        self, mechanism: DenseSynthesizer, config: "AttentionConfig", *, rngs: nnx.Rngs
-    ):
-        n, d = mechanism.length(), mechanism.hidden or config.key_dim
-        heads = 1 if mechanism.share_heads else config.num_heads
-        first, second = named_rngs(rngs, "w1", "w2")
-        self.heads = config.num_heads
-        self.w1, self.b1 = _layer(
-            first, config.num_heads, config.d_model, d, mechanism.bias, config
+def _check_std(init_std: float) -> None:
+    if not init_std >= 0:
+        raise ValueError(
+            f"init_std: got {init_std}; expected a number >= 0, the standard deviation "
+            "of the initial logits"
         )
-        self.w2, self.b2 = _layer(second, heads, d, n, mechanism.bias, config)
-
-    def logits(self, x, keys, s, *, positions, seen):
-        w2, b2 = (_per_head(a, self.heads) for a in (self.w2, self.b2))
-        logits = dense_synthesizer_logits(
-            x, self.w1[...], _per_head(self.b1, self.heads), w2, b2
-        )
-        _check_length(x.shape[-2], logits.shape[-1])
-        return _columns(logits, s, seen)
 
 
-class FactorizedDenseCore(Core):
-    """A hidden layer and two short outputs, repeated and tiled."""
-
-    def __init__(
-        self,
-        mechanism: FactorizedDenseSynthesizer,
-        config: "AttentionConfig",
-        *,
-        rngs: nnx.Rngs,
-    ):
-        h, d = config.num_heads, mechanism.hidden or config.key_dim
-        a, b = mechanism.factors()
-        self.n, self.split = mechanism.length(), a
-        first, second = named_rngs(rngs, "w1", "w2")
-        self.w1, self.b1 = _layer(first, h, config.d_model, d, mechanism.bias, config)
-        self.w2, self.b2 = _layer(second, h, d, a + b, mechanism.bias, config)
-
-    def logits(self, x, keys, s, *, positions, seen):
-        _check_length(x.shape[-2], self.n)
-        both = dense_synthesizer_logits(
-            x,
-            *(w if w is None else w[...] for w in (self.w1, self.b1, self.w2, self.b2)),
-        )
-        logits = factorized_dense_logits(
-            both[..., : self.split], both[..., self.split :]
-        )
-        return _columns(logits[..., : self.n], s, seen)
-
-
-def _layer(rngs, heads, width, out, bias, config):
-    """Weights h in out of fan-in `width`, and biases h out or None."""
-    w = nnx.Param(_normal(rngs, (heads, width, out), width**-0.5, config))
-    b = nnx.Param(jnp.zeros((heads, out), config.param_dtype)) if bias else None
-    return w, b
-
-
-def _per_head(x: nnx.Param | None, heads: int) -> Array | None:
-    if x is None:
-        return None
-    return jnp.broadcast_to(x[...], (heads, *x.shape[1:]))
-
-
-def _normal(rngs: nnx.Rngs, shape: tuple[int, ...], std: float, config) -> Array:
+def normal(rngs: nnx.Rngs, shape: tuple[int, ...], std: float, config) -> Array:
+    """Initial values N(0, std^2)."""
     return std * jax.random.normal(rngs.params(), shape, config.param_dtype)
 
 
-def _rows(
+def rows_at(
     table: Float[Array, "h n k"], t: int, positions: Any
 ) -> Float[Array, "*b h t k"]:
     """The rows of the queries' positions."""
-    _check_length(t, table.shape[-2])
+    check_length(t, table.shape[-2])
     if positions is None:
         return table[:, :t]
     rows = table.at[:, positions].get(
@@ -275,11 +177,11 @@ def _rows(
     return jnp.moveaxis(rows, 0, -3)
 
 
-def _columns(
+def columns_at(
     logits: Float[Array, "*#b h t n"], s: int, seen: Any
 ) -> Float[Array, "*b h t s"]:
     """The columns of the keys' positions."""
-    _check_length(s, logits.shape[-1])
+    check_length(s, logits.shape[-1])
     if seen is None:
         return logits[..., :s]
     leading = seen.shape[:-1]
@@ -291,7 +193,8 @@ def _columns(
     return jnp.take_along_axis(logits, index, axis=-1, mode="fill")
 
 
-def _check_length(t: int, n: int) -> None:
+def check_length(t: int, n: int) -> None:
+    """Raises where a sequence is longer than the Synthesizer was built for."""
     if t > n:
         raise ValueError(
             f"x: got {t} tokens; expected at most max_length = {n}, the length this "

@@ -23,6 +23,11 @@ class Layout(NamedTuple):
     dtype: Any
 
     @property
+    def blind(self) -> float:
+        """The log-sum-exp of a row that sees nothing: 2 to minus it is 0."""
+        return float(jnp.finfo(self.dtype).max) / 2
+
+    @property
     def rows(self) -> int:
         """Rows of a tile: the block's queries, for every query head of a group."""
         return self.r * self.grid.bq
@@ -54,9 +59,12 @@ class Step:
         plain = not mask.rules and self.grid.s % self.grid.bk == 0
         self.states = None if plain else block_states(self.rules, self.grid)
 
-    def queries(self, a: Float[Array, "b t h f"]) -> Float[Array, "nq u rows f"]:
+    def queries(
+        self, a: Float[Array, "b t h f"], filled: float = 0.0
+    ) -> Float[Array, "nq u rows f"]:
+        """The step's queries in blocks; the last block is filled with a number."""
         u, r, grid = self.layout.u, self.layout.r, self.grid
-        a = self._take(a, self.h0, u * r, grid.nq * grid.bq)
+        a = self._take(a, self.h0, u * r, grid.nq * grid.bq, filled)
         a = a.reshape(grid.nq, grid.bq, u, r, a.shape[-1])
         return jnp.moveaxis(a, 1, 3).reshape(grid.nq, u, r * grid.bq, a.shape[-1])
 
@@ -147,8 +155,7 @@ class Step:
         if d_bias is not None:
             start = self._corner(d_bias, i, j)
             old = jax.lax.dynamic_slice(d_bias, start, share[0].shape)
-            new = old + share[0].astype(old.dtype)
-            d_bias = jax.lax.dynamic_update_slice(d_bias, new, start)
+            d_bias = jax.lax.dynamic_update_slice(d_bias, old + share[0], start)
         return d_bias, None if d_cap is None else d_cap + share[1]
 
     def _bias(self, bias: Array, i: Any, j: Any) -> Float[Array, "u bk rows"]:
@@ -171,10 +178,13 @@ class Step:
             allowed = allowed.reshape(u, r, *allowed.shape[1:])
         return _to_tile(allowed)
 
-    def _take(self, a: Array, head: Any, heads: int, length: int) -> Array:
+    def _take(
+        self, a: Array, head: Any, heads: int, length: int, filled: float = 0.0
+    ) -> Array:
         sizes = (1, a.shape[1], heads, a.shape[3])
         a = jax.lax.dynamic_slice(a, (self.b, 0, head, 0), sizes)[0]
-        return fill(a.astype(self.layout.dtype), 0, length)
+        a = a.astype(self.layout.dtype)
+        return fill(a, 0, length, constant_values=filled)
 
     def _put(self, a: Array, rows: Array, head: Any) -> Array:
         rows = rows[: a.shape[1]].astype(a.dtype)[None]

@@ -80,14 +80,12 @@ def per_example(mask: Mask, leading: tuple[int, ...], grid: Grid) -> Mask:
     return Mask(tuple(convert(rule) for rule in mask.rules))
 
 
-def fill(x: Array, axis: int, size: int, mode: str = "constant") -> Array:
-    """x with zeros (or its last entries) appended to an axis, up to a size."""
+def fill(x: Array, axis: int, size: int, **options: Any) -> Array:
+    """x with an axis filled at its end up to a size; options as in `jnp.pad`."""
     axis %= x.ndim
     widths = [(0, 0)] * x.ndim
     widths[axis] = (0, size - x.shape[axis])
-    if widths[axis] == (0, 0):
-        return x
-    return jnp.pad(x, widths, mode=mode)
+    return x if widths[axis] == (0, 0) else jnp.pad(x, widths, **options)
 
 
 def example(mask: Mask, b: Any) -> Mask:

@@ -49,12 +49,12 @@ def causal_inputs(
     if real_q is not None:
         sees = real_q if sees is None else sees & real_q
     dtype = compute_dtype(q, k, v)
-    phi_q = feature_map(_keep(q, sees).astype(dtype))
-    phi_k = _keep(feature_map(_keep(k, real_k).astype(dtype)), real_k)
+    phi_q = feature_map(keep(q, sees).astype(dtype))
+    phi_k = keep(feature_map(keep(k, real_k).astype(dtype)), real_k)
     dtype = jnp.promote_types(dtype, phi_k.dtype)
     g = k.shape[-2]
     phi_q = phi_q.reshape(*leading, t, g, h // g, phi_q.shape[-1])
-    v = with_ones(_keep(v, real_k).astype(dtype))
+    v = with_ones(keep(v, real_k).astype(dtype))
     return CausalInputs(phi_q.astype(dtype), phi_k.astype(dtype), v, run, sees)
 
 
@@ -84,7 +84,8 @@ def normalise(
     return jnp.where(some, jnp.where(finite, ratio, num), 0)
 
 
-def _keep(x: Array, real: Bool[Array, "*b t"] | None) -> Array:
+def keep(x: Array, real: Bool[Array, "*b t"] | None) -> Array:
+    """x: *b t h d with 0 at tokens that are not real."""
     return x if real is None else jnp.where(real[..., None, None], x, 0)
 
 
@@ -159,7 +160,7 @@ def split_sums(sums: Float[Array, "*b g p e1"]) -> LinearState:
 def finish(
     sums: Float[Array, "*b t g r e1"],
     sees: Bool[Array, "*b t"] | None,
-    v: Float[Array, "*b t g e"],
+    v: Float[Array, "*b s g e"],
     eps: float | Float[Array, ""] | None,
 ) -> Float[Array, "*b t h e"]:
     """Divides, joins the heads, gives 0 to blind queries, returns the dtype of v."""

@@ -1,7 +1,7 @@
 """What linear attention asks of a mask: rules it honours, tokens that count, runs."""
 
+import functools
 from collections.abc import Callable
-from functools import wraps
 from typing import Any, TypeVar
 
 import jax
@@ -22,12 +22,14 @@ def linear_op(*static_argnames: str) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         compiled = jax.jit(function, static_argnames=static_argnames)
 
-        @wraps(function)
-        def call(*args: Any, mask: Mask | None = None, **kwargs: Any) -> Any:
+        @functools.wraps(function)
+        def call(
+            q: Array, k: Array, v: Array, *, mask: Mask | None = None, **options: Any
+        ) -> Any:
             mask = as_mask(mask)
             _refuse(mask)
             _check_one_run(mask)
-            return compiled(*args, mask=mask, **kwargs)
+            return compiled(q, k, v, mask=_drop_zero_offsets(mask, q, k), **options)
 
         return call  # pyright: ignore[reportReturnType]
 
@@ -40,7 +42,7 @@ def is_causal(mask: Mask, t: int, s: int) -> bool:
         t == s
         and bool(mask.find(Causal))
         and not mask.find(Prefix)
-        and all(_at_zero(rule.start) for rule in mask.find(Causal))
+        and all(rule.start is None for rule in mask.find(Causal))
         and len(mask.find(Segments)) <= 1
         and all(rule.keys is None for rule in mask.find(Segments))
     )
@@ -61,8 +63,16 @@ def require_causal(mask: Mask | None, q: Array, k: Array, name: str) -> Mask:
     return mask
 
 
-def _at_zero(start: Any) -> bool:
-    return start is None or (isinstance(start, int) and start == 0)
+def _drop_zero_offsets(mask: Mask, q: Array, k: Array) -> Mask:
+    """The mask without concrete offsets of 0, which say nothing where t = s."""
+    if q.ndim < 3 or k.ndim < 3 or q.shape[-3] != k.shape[-3]:
+        return mask
+
+    def drop(rule: Any) -> Any:
+        zero = isinstance(rule, Causal) and isinstance(rule.start, int)
+        return Causal() if zero and rule.start == 0 else rule
+
+    return Mask(tuple(drop(rule) for rule in mask.rules))
 
 
 def per_token(x: Array, leading: tuple[int, ...], t: int, name: str) -> Array:
@@ -130,25 +140,38 @@ def _refuse(mask: Mask) -> None:
 
 
 def _check_one_run(mask: Mask) -> None:
-    """Concrete segment ids must be contiguous; traced ones are the caller's promise."""
-    real = [rule.keys for rule in mask.find(Padding)]
+    """Concrete segment ids must be contiguous; traced ones are the caller's promise.
+
+    An id at padding counts only where its token still asks for the keys of that id.
+    """
+    padding = mask.find(Padding)
     for rule in mask.find(Segments):
-        if is_traced(real, rule.key_ids) or rule.key_ids.size == 0:
+        if is_traced(rule, padding) or 0 in (rule.queries.size, rule.key_ids.size):
             continue
         ids = np.asarray(rule.key_ids)
-        keep = np.ones((1,) * ids.ndim, bool)
-        for x in real:
-            keep = keep & np.asarray(x)
-        ids, keep = np.broadcast_arrays(ids, keep)
-        t = ids.shape[-1]
-        for row, kept in zip(ids.reshape(-1, t), keep.reshape(-1, t), strict=True):
-            row = row[kept]
-            starts = row[np.flatnonzero(np.diff(row, prepend=row[:1] - 1))]
-            found, counts = np.unique(starts, return_counts=True)
-            if np.any(counts > 1):
-                again = found[counts > 1][0]
-                raise ValueError(
-                    f"mask: segments has id {again} in more than one run; linear "
-                    "attention expects each id in one contiguous run of real tokens; "
-                    "give every run an id of its own"
-                )
+        real = _all([each.keys for each in padding])
+        asks = _all([each.queries for each in padding if each.queries is not None])
+        asks = asks if rule.keys is None else np.False_
+        ids, real, asks = np.broadcast_arrays(ids, real, asks)
+        for row, keys, queries in zip(*map(_rows, (ids, real, asks)), strict=True):
+            _check_row(row[keys | (queries & np.isin(row, row[keys]))])
+
+
+def _all(parts: list[Array]) -> Any:
+    """Where every part is True."""
+    return functools.reduce(np.logical_and, map(np.asarray, parts), np.True_)
+
+
+def _rows(x: np.ndarray) -> np.ndarray:
+    return x.reshape(-1, x.shape[-1])
+
+
+def _check_row(row: np.ndarray) -> None:
+    starts = row[np.flatnonzero(np.diff(row, prepend=row[:1] - 1))]
+    found, counts = np.unique(starts, return_counts=True)
+    if np.any(counts > 1):
+        raise ValueError(
+            f"mask: segments has id {found[counts > 1][0]} in more than one run; "
+            "linear attention expects each id in one contiguous run of real tokens; "
+            "give every run an id of its own"
+        )

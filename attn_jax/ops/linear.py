@@ -22,13 +22,19 @@ from attn_jax.ops._linear_inputs import (
     elu_plus_one,
     finish,
     initial_sums,
+    keep,
     normalise,
     running_sum,
     split_sums,
     with_ones,
 )
-from attn_jax.ops._linear_masks import is_causal, linear_op, require_causal
-from attn_jax.ops._mask_rules import Causal
+from attn_jax.ops._linear_masks import (
+    is_causal,
+    linear_op,
+    real_tokens,
+    require_causal,
+)
+from attn_jax.ops._mask_rules import Causal, Padding
 from attn_jax.ops._masking import allowed_for, hide_keys, hide_queries, weighted_sum
 from attn_jax.ops._shapes import check_qkv, compute_dtype
 from attn_jax.ops.linear_chunked import linear_attention_chunked
@@ -63,7 +69,7 @@ def linear_attention(
     mean of the visible values when all keys are alike.
 
     Cost: O(t p e) time. Causal self-attention goes through
-    `linear_attention_chunked`; attention to every real key is two contractions. Other
+    `linear_attention_chunked`; attention to all real keys is two contractions. Other
     masks (prefix, offset, segments without causality) use the masked similarities,
     O(t s (p + e)) time and O(h t s) memory.
 
@@ -95,24 +101,41 @@ def linear_attention(
         return linear_attention_chunked(
             q, k, v, mask=mask, feature_map=feature_map, eps=eps
         )[0]
+    if len(mask.find(Padding)) == len(mask.rules):
+        return _attend_to_all(q, k, v, mask, feature_map, eps)
     allowed = allowed_for(mask, q.shape[:-3], q.shape[-2], t, s)
     dtype = compute_dtype(q, k, v)
-    phi_q = feature_map(hide_queries(q, allowed).astype(dtype))
+    phi_q = _grouped(feature_map(hide_queries(q, allowed).astype(dtype)), k)
     phi_k = feature_map(hide_keys(k, allowed).astype(dtype))
-    ones_v = with_ones(hide_keys(v, allowed).astype(dtype))
+    similarity = jnp.einsum("...tgrp,...sgp->...grts", phi_q, phi_k)
+    similarity = similarity.reshape(*q.shape[:-3], q.shape[-2], t, s)
+    if allowed is not None:
+        similarity = jnp.where(allowed, similarity, 0)
+    sums = weighted_sum(similarity, with_ones(hide_keys(v, allowed).astype(dtype)))
+    return normalise(sums, eps).astype(v.dtype)
+
+
+def _attend_to_all(q, k, v, mask, feature_map, eps):
+    """Every real key for every real query: one sum over keys, read by all queries."""
+    leading, t, s = q.shape[:-3], q.shape[-3], k.shape[-3]
+    real, sees = real_tokens(mask, leading, t, s)
+    if real is not None:
+        some = jnp.broadcast_to(jnp.any(real, -1, keepdims=True), (*leading, t))
+        sees = some if sees is None else sees & some
+    dtype = compute_dtype(q, k, v)
+    phi_q = _grouped(feature_map(keep(q, sees).astype(dtype)), k)
+    phi_k = keep(feature_map(keep(k, real).astype(dtype)), real)
+    values = with_ones(keep(v, real).astype(dtype))
+    sums = jnp.einsum("...sgp,...sge->...gpe", phi_k, values)
+    return finish(jnp.einsum("...tgrp,...gpe->...tgre", phi_q, sums), sees, v, eps)
+
+
+def _grouped(
+    phi_q: Float[Array, "*b t h p"], k: Float[Array, "*b s g d"]
+) -> Float[Array, "*b t g r p"]:
     *leading, h, p = phi_q.shape
     g = k.shape[-2]
-    phi_q = phi_q.reshape(*leading, g, h // g, p)
-    if allowed is None:
-        sums = jnp.einsum("...sgp,...sge->...gpe", phi_k, ones_v)
-        out = jnp.einsum("...tgrp,...gpe->...tgre", phi_q, sums)
-        return normalise(out.reshape(*leading, h, ones_v.shape[-1]), eps).astype(
-            v.dtype
-        )
-    similarity = jnp.einsum("...tgrp,...sgp->...grts", phi_q, phi_k)
-    similarity = similarity.reshape(*q.shape[:-3], h, t, s)
-    sums = weighted_sum(jnp.where(allowed, similarity, 0), ones_v)
-    return normalise(sums, eps).astype(v.dtype)
+    return phi_q.reshape(*leading, g, h // g, p)
 
 
 @linear_op("feature_map")
@@ -226,6 +249,10 @@ def linear_attention_step(
             "valid=, and start from a zero state where a segment begins"
         )
     if valid is not None:
+        if valid.dtype != bool:
+            raise TypeError(
+                f"valid: got dtype {valid.dtype}; expected Bool[*b], True = real token"
+            )
         mask = mask & causal() & padding(valid[..., None], valid[..., None])
     out, state = linear_attention_recurrent(
         q[..., None, :, :],

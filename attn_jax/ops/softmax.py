@@ -20,8 +20,10 @@ from attn_jax.ops.masks import Mask, as_mask
 from attn_jax.ops.softmax_blockwise import blockwise_attention
 
 IMPLEMENTATIONS = ("auto", "dense", "blockwise")
-# "auto" works in tiles from this many logits a head on.
-BLOCKWISE_FROM = 256 * 256
+# "auto" works in tiles from so many logits on: a head's on CPU, where it was measured;
+# the batch's elsewhere, where tiles one after the other only serve to save memory.
+TILES_FROM_ON_CPU = 256 * 256
+TILES_FROM = 2**30
 
 
 @partial(jax.jit, static_argnames=("implementation", "block_size"))
@@ -75,8 +77,9 @@ def softmax_attention(
     if bias is not None:
         bias = _check_bias(bias, (*q.shape[:-3], q.shape[-2], t, s))
     _check_implementation(implementation, block_size)
-    tiled = t * s >= BLOCKWISE_FROM if implementation == "auto" else None
-    if implementation == "blockwise" or tiled:
+    if implementation == "auto":
+        implementation = _faster(t * s, q.size // max(1, t * q.shape[-1]))
+    if implementation == "blockwise":
         check_fits(mask, q.shape[:-3], q.shape[-2], t, s)
         return blockwise_attention(
             q,
@@ -150,6 +153,13 @@ def _weights(q, k, allowed, bias, scale, logit_cap):
     return masked_softmax(logits, allowed)
 
 
+def _faster(logits: int, heads: int) -> str:
+    """The implementation for t s logits a head."""
+    if jax.default_backend() == "cpu":
+        return "blockwise" if logits >= TILES_FROM_ON_CPU else "dense"
+    return "blockwise" if logits * heads >= TILES_FROM else "dense"
+
+
 def _scale(scale: Any, d: int) -> Any:
     return max(d, 1) ** -0.5 if scale is None else scale
 
@@ -175,6 +185,11 @@ def _check_implementation(implementation: str, block_size: int | None) -> None:
 
 
 def _check_bias(bias: Array, shape: tuple[int, ...]) -> Array:
+    if not jnp.issubdtype(bias.dtype, jnp.floating):
+        raise TypeError(
+            f"bias: got dtype {bias.dtype}; expected a floating array to add to the "
+            "logits; what may be attended to is a mask: mask=masks.dense(allowed)"
+        )
     fits = 3 <= bias.ndim <= len(shape) and all(
         m in (1, n) for m, n in zip(bias.shape[::-1], shape[::-1], strict=False)
     )

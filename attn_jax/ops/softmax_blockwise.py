@@ -70,7 +70,7 @@ _attend.defvjp(_attend_fwd, _attend_bwd)
 
 
 def _forward(layout: Layout, x: Inputs, mask: Mask) -> tuple[Array, Array]:
-    """The output, and log2 of each row's sum of 2^logit, inf where a row is blind."""
+    """The output, and log2 of each row's sum of 2^logit."""
     lowest = jnp.finfo(layout.dtype).min
 
     def step(outs: tuple[Array, Array], n: Any) -> tuple[Any, None]:
@@ -99,7 +99,7 @@ def _forward(layout: Layout, x: Inputs, mask: Mask) -> tuple[Array, Array]:
             m, total, acc = jax.lax.fori_loop(*at.visible_keys(i), key_block, carry)
             some = total > 0
             total = jnp.where(some, total, 1)
-            lse = jnp.where(some, m + jnp.log2(total), jnp.inf)
+            lse = jnp.where(some, m + jnp.log2(total), layout.blind)
             return _t(acc / total), _t(lse)
 
         out, lse = jax.lax.map(query_block, jnp.arange(layout.grid.nq))
@@ -123,8 +123,8 @@ def _backward(
     def step(grads: Inputs, n: Any) -> tuple[Inputs, None]:
         at = Step(layout, x, mask, n)
         q, k, v = at.queries(x.q), at.keys(x.k), at.keys(x.v)
-        lse = at.queries(lse_all)
-        do = jnp.where(jnp.isfinite(lse), at.queries(d_out), 0)
+        lse = at.queries(lse_all, layout.blind)
+        do = jnp.where(lse < layout.blind, at.queries(d_out), 0)
         delta_t = _t(jnp.sum(do * at.queries(out), -1, keepdims=True))
         q_t, do_t, lse_t = _t(q * x.factor), _t(do), _t(lse)
 
@@ -172,10 +172,11 @@ def _backward(
         ), None
 
     lse_all = lse
-    grads, _ = jax.lax.scan(
-        step, jax.tree.map(jnp.zeros_like, x), layout.steps(x.q.shape[0])
-    )
-    return grads
+    zeros = jax.tree.map(jnp.zeros_like, x)
+    if x.bias is not None:
+        zeros = zeros._replace(bias=zeros.bias.astype(layout.dtype))
+    grads, _ = jax.lax.scan(step, zeros, layout.steps(x.q.shape[0]))
+    return jax.tree.map(lambda grad, a: grad.astype(a.dtype), grads, x)
 
 
 def _block_sizes(t: int, s: int, block_size: int | None) -> tuple[int, int]:

@@ -59,7 +59,7 @@ class Model(Compiled):
 
     def __init__(self, name="softmax", exclusive=False, **options):
         super().__init__(decoder(name, exclusive=exclusive, **options))
-        self._full = self.jit_vjp(
+        self._full = self.jit(
             "full",
             lambda model, tokens, real, segments: model(
                 tokens,
@@ -77,16 +77,11 @@ class Model(Compiled):
             ),
         )
 
-    def full(self, tokens, real=None, segments=None, cotangent=None):
-        """Logits and gradients of T tokens under padding and segments."""
+    def full(self, tokens, real=None, segments=None):
+        """Logits of T tokens under padding and segments."""
         real = np.ones((B, T), bool) if real is None else real
         segments = np.zeros((B, T), np.int32) if segments is None else segments
-        if cotangent is None:
-            cotangent = np.random.default_rng(9).normal(size=(B, T, VOCAB))
-        logits, gradients, _ = self._full(
-            jnp.asarray(cotangent, jnp.float32), tokens, real, segments
-        )
-        return logits, gradients
+        return self._full(tokens, real, segments)
 
     def init_cache(self):
         return self.module.init_cache(B, T)

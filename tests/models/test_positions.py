@@ -56,12 +56,12 @@ def test_padding_and_packing_do_not_move_positions(kind):
     one, rows = Model(positions=kind), ids(1, B, SHORT)
     want = np.asarray(one.plain(rows))
     tokens, real = placed(rows, [[0, 1, 2, 3], [3, 4, 5, 6], [0, 2, 4, 5]])
-    logits = np.asarray(one.full(tokens, real)[0])
+    logits = np.asarray(one.full(tokens, real))
     assert_close(logits[real].reshape(want.shape), want, F32, "padding")
 
     packed = np.concatenate([ids(2, B, T - SHORT), rows], axis=1)
     segments = np.repeat([[4, 9]], [T - SHORT, SHORT], axis=1).astype(np.int32)
-    logits = one.full(packed, segments=np.repeat(segments, B, axis=0))[0]
+    logits = one.full(packed, segments=np.repeat(segments, B, axis=0))
     assert_close(logits[:, T - SHORT :], want, F32, "packing")
 
     prompt, valid = placed(rows[:, :1], [[0], [2], [1]], 3)

@@ -99,11 +99,8 @@ class Compiled:
             def forward(params, x):
                 return function(nnx.merge(graph, params), x, *arrays)
 
-            if jnp.issubdtype(x.dtype, jnp.inexact):
-                out, pullback = jax.vjp(forward, params, x)
-                return out, *pullback(cotangent)
-            out, pullback = jax.vjp(lambda params: forward(params, x), params)
-            return out, *pullback(cotangent), None
+            out, pullback = jax.vjp(forward, params, x)
+            return out, *pullback(cotangent)
 
         return self.jit(name, both)
 

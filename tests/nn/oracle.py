@@ -26,7 +26,10 @@ def attention(
     qk_norm=False,
     context=None,
 ):
-    """y = concat over heads (mechanism(x)) W_o for rows `b t m`; allowed `b h t s`."""
+    """y = concat over heads (mechanism(x)) W_o for rows `b t m`; allowed `b h t s`.
+
+    rotary is True, or the base of the wavelengths.
+    """
     attended = x if context is None else context
     v = projected(params["value"], attended)
     h, t, s = params["output"]["kernel"].shape[0], x.shape[1], attended.shape[1]
@@ -64,8 +67,9 @@ def queries_and_keys(core, x, attended, rotary, qk_norm):
         q = rms(q, core["query_norm"]["scale"])
         k = rms(k, core["key_norm"]["scale"])
     if rotary:
-        q = oracle_positions.rotary(q, np.arange(x.shape[1]))
-        k = oracle_positions.rotary(k, np.arange(attended.shape[1]))
+        base = 10000.0 if rotary is True else rotary
+        q = oracle_positions.rotary(q, np.arange(x.shape[1]), base)
+        k = oracle_positions.rotary(k, np.arange(attended.shape[1]), base)
     return q, k
 
 

@@ -200,11 +200,11 @@ def test_a_plain_sum_adds_the_logits():
 
 @pytest.mark.parametrize("name", ["softmax", "random", "factorized_dense"])
 def test_a_mixture_of_one_reduces_to_its_member(name):
-    kind = mechanism(name)
+    kind, options = mechanism(name), {"rotary": True}
     if name == "softmax":
-        kind = nn.Softmax(logit_cap=0.8)
-    module = attention(mechanism=mixed(kind), rotary=True)
-    alone = attention(mechanism=kind, rotary=True)
+        kind, options = nn.Softmax(logit_cap=0.8), {"rotary": True, "alibi": True}
+    module = attention(mechanism=mixed(kind), **options)
+    alone = attention(mechanism=kind, **options)
     state = nnx.to_pure_dict(nnx.state(module))
     state["mechanism"] = state["mechanism"]["members"][0]
     old = nnx.state(alone)
