@@ -962,7 +962,8 @@ def test_an_id_in_two_runs_raises(form, plain_errors):
     ids = jnp.asarray(IDS).at[0, -1].set(4)
     with pytest.raises(ValueError, match=r"segments.*id 4 .*run"):
         FORMS[form](q, k, v, mask=masks.causal() & masks.segments(ids))
-    padded = masks.padding(jnp.asarray(REAL).at[0, -1].set(False))
+    real = jnp.asarray(REAL).at[0, -1].set(False)
+    padded = masks.padding(real, real)
     FORMS[form](q, k, v, mask=masks.causal() & masks.segments(ids) & padded)
 
 
