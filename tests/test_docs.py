@@ -1,8 +1,10 @@
 """What the documents say is true: snippets run, the mechanism table is the table."""
 
+import json
 import re
 from pathlib import Path
 
+import matplotlib as mpl
 import pytest
 
 from attn_jax.nn import MECHANISMS
@@ -15,9 +17,11 @@ def snippets(path):
     return re.findall(r"^```python\n(.*?)^```", path.read_text(), re.S | re.M)
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in DOCUMENTS if snippets(p)], ids=lambda p: p.name
-)
+# What docs/training.md says runs, and more of it is checked, in tests/train.
+RUN_HERE = [p for p in DOCUMENTS if snippets(p) and p.name != "training.md"]
+
+
+@pytest.mark.parametrize("path", RUN_HERE, ids=lambda p: p.name)
 def test_snippets_run(path, tmp_path, monkeypatch):
     """In one namespace a document, in order, as a reader would paste them."""
     monkeypatch.chdir(tmp_path)
@@ -25,6 +29,21 @@ def test_snippets_run(path, tmp_path, monkeypatch):
     for snippet in snippets(path):
         exec(compile(snippet, str(path), "exec"), names)
     assert names
+
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.name)
+def test_notebooks_run(path):
+    """Cell by cell, figures included; they are committed without outputs."""
+    mpl.use("agg")
+    cells = json.loads(path.read_text())["cells"]
+    names = {"__name__": "__main__"}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert not cell["outputs"]
+            exec(compile("".join(cell["source"]), str(path), "exec"), names)
 
 
 def test_readme_lists_every_mechanism():
