@@ -1,16 +1,22 @@
 """docs/results.md, from the results.json files that docs/results holds.
 
-python -m experiments.report
+    python -m experiments.report                     write the page again
+    python -m experiments.report runs/compare/demo   take a run into it first
+
+A run with several seeds stands beside one with a single seed.
 """
 
 import importlib
 import json
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "docs" / "results"
+FIGURES = ROOT / "docs" / "figures"
 REPORT = ROOT / "docs" / "results.md"
 
 INTRODUCTION = """\
@@ -30,19 +36,44 @@ def report(sources: Path = SOURCES) -> str:
     return "\n".join([INTRODUCTION, *sections])
 
 
+def take(workdir: Path) -> None:
+    """Copy the results of a run to docs, and draw its figures there."""
+    source = workdir / "results.json"
+    results = json.loads(source.read_text(encoding="utf-8"))
+    copy = SOURCES / results["experiment"] / f"{_title(results)}.json"
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, copy)
+    for path in _module(results, "plot").draw(results, FIGURES):
+        path.replace(_figure(results, path.stem))
+
+
+def _title(results: Mapping[str, Any]) -> str:
+    """The preset, and the number of seeds where there are several."""
+    seeds = len(results["config"]["seeds"])
+    return results["preset"] + (f"-seeds{seeds}" if seeds > 1 else "")
+
+
+def _figure(results: Mapping[str, Any], name: str) -> Path:
+    return FIGURES / f"{results['experiment']}-{_title(results)}-{name}.png"
+
+
+def _module(results: Mapping[str, Any], name: str) -> Any:
+    """A module of the experiment."""
+    return importlib.import_module(f"experiments.{results['experiment']}.{name}")
+
+
 def _section(results: Mapping[str, Any]) -> str:
-    name, preset = results["experiment"], results["preset"]
-    table = importlib.import_module(f"experiments.{name}.table")
-    claims = importlib.import_module(f"experiments.{name}.claims").claims(results)
+    table = _module(results, "table")
+    claims = _module(results, "claims").claims(results)
     figures = [
-        f"![{figure}](figures/{name}-{preset}-{figure}.png)"
-        for figure in importlib.import_module(f"experiments.{name}.plot").FIGURES
+        f"![{name}](figures/{_figure(results, name).name})"
+        for name in _module(results, "plot").FIGURES
     ]
     parts = [
-        f"## {name}, {preset}",
+        f"## {results['experiment']}, {_title(results)}",
         _scale(results),
         table.markdown(results),
-        table.notes(results).replace("\n", "  \n"),
+        "\n".join(f"- {note}" for note in table.notes(results)),
         "\n".join(figures),
         _claims_table(claims) if claims else "",
     ]
@@ -80,5 +111,7 @@ def _claims_table(claims: list[Any]) -> str:
 
 
 if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        take(Path(argument))
     REPORT.write_text(report(), encoding="utf-8")
     print(REPORT.relative_to(ROOT))

@@ -21,8 +21,12 @@ much from them: --positions rotary shows by how much.)
 
 Command.     make demo, or python -m experiments.compare demo
 Hardware.    two cores of a CPU
-Minutes.     MINUTES
-Expected.    EXPECTED bits per byte
+Minutes.     4 of training, 1 of compiling, 6 to 7 in all
+Expected.    bits per byte on the source of Python 3.11, seed 0:
+
+    factorized_random 2.45   dense 2.49   mixture 2.53   softmax+exclusive 2.54
+    softmax 2.55   factorized_dense 2.57   random 2.67   linear+exclusive 2.78
+    linear 2.79   a table of byte pairs 3.56   a uniform guess 8.00
 
 A preset comes first on the command line, then whatever is to differ from it:
 

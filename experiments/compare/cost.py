@@ -28,7 +28,7 @@ class StepCost(NamedTuple):
 def compile_step(train_step: TrainStep, state: TrainState, batch: Any) -> StepCost:
     """Compile the training step, which the first call then finds compiled."""
     begin = time.perf_counter()
-    compiled = train_step.lower(state, batch).compile()  # pyright: ignore
+    compiled: Any = train_step.lower(state, batch).compile()
     seconds = time.perf_counter() - begin
     stats = compiled.memory_analysis()
     if stats is None:

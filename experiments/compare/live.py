@@ -89,7 +89,7 @@ class LiveTable:
 
     def finished(self, run: str, numbers: Mapping[str, Any]) -> None:
         bits = f"{numbers['validation_bits_per_byte']:.3f}"
-        loss = f"{numbers['training_bits_per_byte']:.3f}"
+        loss = self._cells[run][1]
         self._cells[run][:] = ["done", loss, rate(numbers), "", bits]
 
     def _table(self) -> Any:

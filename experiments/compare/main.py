@@ -9,7 +9,12 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
-from attn_jax.train import CheckpointWriteError, NonFiniteError, TrainingInterrupted
+from attn_jax.train import (
+    CheckpointMismatchError,
+    CheckpointWriteError,
+    NonFiniteError,
+    TrainingInterrupted,
+)
 from experiments.compare import plot, provenance
 from experiments.compare.command_line import parse
 from experiments.compare.config import CompareConfig
@@ -51,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run(plan)
         except KeyboardInterrupt as error:
             return _interrupted(error, arguments)
-        except (CheckpointWriteError, NonFiniteError) as error:
+        except (CheckpointMismatchError, CheckpointWriteError, NonFiniteError) as error:
             return _complain(error, 1)
     return 0
 
@@ -91,7 +96,7 @@ def run(plan: Plan) -> None:
         plot.draw(results, plan.workdir.figures)
     print(f"\n{samples(results)}\n", flush=True)
     show(results)
-    print(notes(results))
+    print("\n".join(notes(results)) + "\n")
     seconds = results["seconds"]
     print(
         f"Training took {seconds['training']:.0f} s, compiling "

@@ -12,7 +12,6 @@ OF_A_RUN = (
     "seed",
     "steps",
     "validation_bits_per_byte",
-    "training_bits_per_byte",
     "curve",
     "tokens_per_second",
     "training_seconds",

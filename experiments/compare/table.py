@@ -15,14 +15,6 @@ COLUMNS = (
     "peak MB",
 )
 
-NOTES = """\
-bits per byte: on the first {validation:,} bytes of validation text; a uniform guess
-  costs {uniform:.1f}, a table of byte pairs {pairs:.2f}.
-forward MFLOP/token: by XLA's count, at {length} tokens, masked slots included.
-training tokens/s: of the steps alone; compile s: of the training step, apart.
-peak MB: arguments, results and temporary arrays of the training step, by XLA's account.
-"""
-
 
 def table(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The cells, one tuple a model, in the order of COLUMNS."""
@@ -56,17 +48,24 @@ def rate(values: Mapping[str, Any]) -> str:
     return "-" if known is None or known != known else f"{known:,.0f}"
 
 
-def notes(results: Mapping[str, Any]) -> str:
-    """What the columns mean."""
-    text = NOTES.format(
-        uniform=results["reference"]["uniform_bits_per_byte"],
-        pairs=results["reference"]["byte_pairs_bits_per_byte"],
-        length=results["config"]["length"],
-        validation=results["corpus"]["validation_bytes"],
-    )
-    if len(results["config"]["seeds"]) == 1:
-        return text + "one seed: no spread is shown; --seeds 3 repeats each model.\n"
-    return text + "±: half the distance between the best and the worst seed.\n"
+def notes(results: Mapping[str, Any]) -> list[str]:
+    """What the columns mean, a sentence each."""
+    reference, config = results["reference"], results["config"]
+    one = len(config["seeds"]) == 1
+    return [
+        f"bits per byte: on {results['corpus']['validation_bytes']:,} bytes of "
+        f"validation text; a uniform guess costs "
+        f"{reference['uniform_bits_per_byte']:.1f}, a table of byte pairs "
+        f"{reference['byte_pairs_bits_per_byte']:.2f}",
+        "one seed, so no spread: --seeds 3 trains each model three times"
+        if one
+        else "±: half the distance between the best and the worst seed",
+        f"forward MFLOP/token: XLA's count at {config['length']} tokens, masked slots "
+        "included",
+        "training tokens/s: of the steps alone; compile s: of the training step, apart",
+        "peak MB: arguments, results and temporary arrays of the training step, as XLA "
+        "allots them",
+    ]
 
 
 def markdown(results: Mapping[str, Any]) -> str:

@@ -149,13 +149,15 @@ def train(
         )
     params = result.state.params
     lines = read_metrics(workdir.path, name=name)
+    curve = [[line["step"], line[BITS]] for line in lines if BITS in line]
+    if not curve or curve[-1][0] != config.steps:
+        # Interrupted earlier after as many steps as are now asked for.
+        curve.append([config.steps, program.bits_per_byte(params)])
     return {
         "seed": seed,
         "steps": config.steps,
-        # All lines of a step are on disk before its checkpoint is.
-        BITS: lines[-1][BITS],
-        "training_bits_per_byte": training_loss(lines) / math.log(2),
-        "curve": [[line["step"], line[BITS]] for line in lines if BITS in line],
+        BITS: curve[-1][1],
+        "curve": curve,
         **speed(lines, config),
         "compile_seconds": program.cost.compile_seconds,
         "memory_bytes": program.cost.memory_bytes,
@@ -164,13 +166,6 @@ def train(
         "d_ff": row.decoder.feed_forward_width,
         "sample": bytes(program.write(params).tolist()).decode(errors="replace"),
     }
-
-
-def training_loss(lines: list[dict[str, Any]]) -> float:
-    """The mean of the losses logged in the last tenth of the steps."""
-    begin = 0.9 * lines[-1]["step"]
-    late = [line["loss"] for line in lines if line["step"] >= begin]
-    return math.fsum(late) / len(late)
 
 
 def speed(lines: list[dict[str, Any]], config: CompareConfig) -> dict[str, Any]:

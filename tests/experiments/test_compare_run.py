@@ -34,21 +34,25 @@ def whole(compare, book, tmp_path_factory):
     return workdir, outcome
 
 
-@pytest.fixture(scope="module")
-def interrupted(compare, book, tmp_path_factory):
-    """The same run, interrupted in the second model and continued."""
-    workdir = tmp_path_factory.mktemp("interrupted")
+def interrupt_at_batch(patch: pytest.MonkeyPatch, number: int) -> None:
+    """SIGINT when a batch is made; the first one of each model is for compiling."""
     original, calls = Text.training_batch, []
 
     def stopping(self, step, seed):
         calls.append(step)
-        # One batch a model is for compiling; then 6 for the first, and step 3.
-        if len(calls) == 1 + STEPS + 1 + 3:
+        if len(calls) == number:
             os.kill(os.getpid(), signal.SIGINT)
         return original(self, step, seed)
 
+    patch.setattr(Text, "training_batch", stopping)
+
+
+@pytest.fixture(scope="module")
+def interrupted(compare, book, tmp_path_factory):
+    """The same run, interrupted in the second model and continued."""
+    workdir = tmp_path_factory.mktemp("interrupted")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Text, "training_batch", stopping)
+        interrupt_at_batch(patch, (1 + STEPS) + (1 + 3))
         first = compare(*options(book, workdir))
     second = compare(*options(book, workdir))
     return workdir, first, second
@@ -157,6 +161,18 @@ def test_fewer_models_of_a_finished_run_are_a_table_of_their_own(
     fewer = compare(*options(book, workdir), "--mechanisms", "random+exclusive")
     assert fewer.code == 0, fewer.err
     assert [row["model"] for row in load(workdir)["rows"]] == ["random+exclusive"]
+
+
+def test_the_steps_of_an_interrupted_run_are_enough_where_no_more_are_asked_for(
+    compare, book, tmp_path, monkeypatch
+):
+    softmax = ["--mechanisms", "softmax"]
+    with monkeypatch.context() as patch:
+        interrupt_at_batch(patch, 1 + 3)
+        assert compare(*options(book, tmp_path), *softmax).code == 130
+    outcome = compare(*options(book, tmp_path, steps=3), *softmax)
+    assert outcome.code == 0, outcome.err
+    assert [step for step, _ in load(tmp_path)["rows"][0]["runs"][0]["curve"]] == [3]
 
 
 def test_another_config_is_refused(whole, compare, book):
