@@ -8,6 +8,7 @@ import matplotlib as mpl
 import pytest
 
 from attn_jax.nn import MECHANISMS
+from experiments.compare.table import markdown
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -62,6 +63,11 @@ def test_readme_lists_every_mechanism():
         )
         for name, kind in MECHANISMS.items()
     }
+
+
+def test_readme_shows_the_last_run_of_the_demo():
+    results = json.loads((ROOT / "docs/results/compare/demo.json").read_text())
+    assert markdown(results).strip() in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
