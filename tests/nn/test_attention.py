@@ -30,6 +30,7 @@ from tests.ops.oracles import assert_close, assert_same_bits
 
 CROSS = [name for name, kind in nn.MECHANISMS.items() if kind.cross]
 SELF_ONLY = [name for name in nn.MECHANISMS if name not in CROSS]
+WITH_LOGITS = [name for name, kind in nn.MECHANISMS.items() if kind.mixes]
 F64 = {"dtype": jnp.float64, "param_dtype": jnp.float64}
 
 
@@ -172,20 +173,33 @@ def test_explicit_positions_are_rows_and_columns_of_a_synthesizer(x64):
         assert_close(got[row : row + 1], want, 1e-12, f"row {row}")
 
 
-def test_alibi_equals_its_oracle(x64):
-    module = attention(alibi=True, **F64)
+@pytest.mark.parametrize("name", WITH_LOGITS)
+def test_alibi_equals_its_oracle(name, x64):
+    module = attention(name, alibi=True, **F64)
     x = normal(0, B, T, M, dtype=np.float64)
     causal = np.tril(np.ones((T, T), bool))
-    want = oracle.attention("softmax", numbers(module), x, causal, alibi=True)
-    run = light_jit(lambda x, p: module(x, mask=masks.causal(), positions=p))
-    assert_close(module(jnp.asarray(x), mask=masks.causal()), want, 1e-12)
+    want = oracle.attention(name, numbers(module), x, causal, alibi=True)
+    counted = np.broadcast_to(np.arange(T), (B, T))
+
+    def ways(x, positions):
+        plain = module(x, mask=masks.causal())
+        placed = module(x, mask=masks.causal(), positions=positions)
+        return plain, placed, module.decode(x, module.init_cache(B, T))[0]
+
+    for out in light_jit(ways)(x, counted):
+        assert_close(out, want, 1e-12)
+
+
+def test_alibi_goes_by_the_distance_of_positions(x64):
+    module = attention(alibi=True, **F64)
+    x = normal(0, B, T, M, dtype=np.float64)
+    run = light_jit(lambda x, p: module(x, positions=p))
+    everyone = np.ones((T, T), bool)
+    want = oracle.attention("softmax", numbers(module), x, everyone, alibi=True)
     counted = np.broadcast_to(np.arange(T), (B, T))
     assert_close(run(x, counted + 5), want, 1e-12, "only distances count")
+    assert_close(run(x, T - counted), want, 1e-12, "in either direction")
     assert np.linalg.norm(run(x, 2 * counted) - want) > 1e-2 * np.linalg.norm(want)
-    everyone = oracle.attention(
-        "softmax", numbers(module), x, np.ones((T, T), bool), alibi=True
-    )
-    assert_close(light_jit(module)(x), everyone, 1e-12, "both directions")
 
 
 def test_linear_attention_refuses_alibi(plain_errors):

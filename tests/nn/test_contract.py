@@ -3,6 +3,8 @@
 A mechanism added to `MECHANISMS` is tested here with no new test code.
 """
 
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -312,6 +314,21 @@ def test_a_mask_is_honoured_or_refused(name, rule):
     others = ~np.eye(T, dtype=bool)
     np.testing.assert_array_equal(moved[others], allowed[others])
     assert allowed[others].any()
+
+
+def test_a_mechanism_that_declares_no_masks_is_given_none():
+    """Contract 17: forgetting to say what it honours must not make it cheat."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Careless(nn.Mechanism):
+        def build(self, config, *, rngs):
+            return nn.Softmax().build(config, rngs=rngs)
+
+    module, x = attention(mechanism=Careless()), jnp.asarray(normal(0, B, T, M))
+    assert_close(module(x), attention()(x), F32)
+    for rule in ("causal", "padding", "segments", "dense"):
+        with pytest.raises(UnsupportedMaskError, match=f"mask: got {rule}"):
+            module(x, mask=RULES[rule])
 
 
 @pytest.mark.parametrize("name", nn.MECHANISMS)

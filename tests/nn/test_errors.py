@@ -102,17 +102,13 @@ POSITION_INDEXED = [
 
 
 @pytest.mark.parametrize("name", [*POSITION_INDEXED, "mixture"])
-@pytest.mark.parametrize("length", [None, 0])
-def test_synthesizers_need_a_longest_length(name, length):
+def test_synthesizers_need_a_longest_length(name):
     kind = nn.MECHANISMS[name]()
     assert_raises(
         ValueError,
-        lambda: attention(
-            mechanism=kind if length is None else kind.for_length(length)
-        ),
-        f"max_length: got {length}",
-        "expected",
-        "an int >= 1",
+        lambda: attention(mechanism=kind),
+        "max_length: got None for ",
+        "expected the longest sequence it will see, an int >= 1",
     )
 
 
@@ -135,21 +131,47 @@ def test_more_tokens_than_a_synthesizer_was_built_for(name):
 
 
 MECHANISM_OPTIONS = {
+    "a length of 0": (
+        lambda: nn.RandomSynthesizer(max_length=0),
+        "max_length: got 0; expected an int >= 1",
+    ),
     "a b below the longest length": (
-        lambda: nn.FactorizedDenseSynthesizer(max_length=11, a=3, b=3),
+        lambda: attention(
+            mechanism=nn.FactorizedDenseSynthesizer(max_length=11, a=3, b=3)
+        ),
         "a, b: got a = 3 and b = 3, a b = 9; expected a b >= max_length = 11",
     ),
     "a below 1": (
-        lambda: nn.FactorizedDenseSynthesizer(max_length=11, a=-1, b=-11),
+        lambda: nn.FactorizedDenseSynthesizer(max_length=11, a=-1),
         "a: got -1; expected an int >= 1",
     ),
     "rank 0": (
         lambda: nn.FactorizedRandomSynthesizer(max_length=11, rank=0),
         "rank: got 0; expected an int >= 1",
     ),
+    "hidden 0": (
+        lambda: nn.DenseSynthesizer(hidden=0),
+        "hidden: got 0; expected an int >= 1",
+    ),
+    "a negative deviation": (
+        lambda: nn.RandomSynthesizer(init_std=-0.1),
+        "init_std: got -0.1; expected a number >= 0",
+    ),
+    "a cap of 0": (
+        lambda: nn.Softmax(logit_cap=0.0),
+        "logit_cap: got 0.0; expected a number > 0, or None",
+    ),
+    "an unknown implementation": (
+        lambda: nn.Softmax(implementation="fast"),
+        "implementation: got 'fast'; expected one of 'auto', 'dense'",
+    ),
     "a member without logits": (
         lambda: nn.MixtureSynthesizer(members=(nn.Softmax(), nn.Linear())),
         "members: got Linear, which has no logits to mix; expected softmax or Synth",
+    ),
+    "a member by name": (
+        lambda: nn.MixtureSynthesizer(members=("softmax",)),
+        "members: got 'softmax', which has no logits to mix",
     ),
     "no members": (
         lambda: nn.MixtureSynthesizer(members=()),
@@ -164,8 +186,8 @@ MECHANISM_OPTIONS = {
 
 @pytest.mark.parametrize("case", MECHANISM_OPTIONS)
 def test_mechanisms_that_do_not_fit(case):
-    build, *parts = MECHANISM_OPTIONS[case]
-    assert_raises(ValueError, lambda: attention(mechanism=build()), *parts)
+    make, *parts = MECHANISM_OPTIONS[case]
+    assert_raises(ValueError, make, *parts)
 
 
 def test_unknown_activation_names_the_nearest():
@@ -173,14 +195,6 @@ def test_unknown_activation_names_the_nearest():
         ValueError,
         lambda: nn.FeedForward(4, 8, activation="gello", rngs=None),
         "activation: got 'gello'; did you mean 'gelu'? expected one of relu, gelu",
-    )
-
-
-def test_unknown_implementation():
-    assert_raises(
-        ValueError,
-        lambda: nn.Softmax(implementation="fast"),
-        "implementation: got 'fast'; expected one of",
     )
 
 
