@@ -81,7 +81,8 @@ def _verdict(better: Mapping[str, Any], worse: Mapping[str, Any]) -> str:
     pairs = list(zip(_bits(better), _bits(worse), strict=True))
     wins = sum(low < high for low, high in pairs)
     word = {len(pairs): "yes", 0: "no"}.get(wins, "undecided")
-    return f"{word} ({wins} of {len(pairs)} seeds)"
+    seeds = "one seed" if len(pairs) == 1 else f"{wins} of {len(pairs)} seeds"
+    return f"{word} ({seeds})"
 
 
 def _bits(row: Mapping[str, Any]) -> list[float]:

@@ -6,10 +6,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
 from attn_jax.models import Decoder, DecoderConfig
 from attn_jax.train import TrainState, TrainStep
+
+# Lengths at which every mechanism is one computation without loops.
+COUNTED = (64, 128, 192)
 
 
 class StepCost(NamedTuple):
@@ -43,15 +47,27 @@ def forward_flops_per_token(config: DecoderConfig, batch_size: int) -> float:
 
     XLA's count of the computation as it is written, so that platforms agree: two for a
     multiply-add, one for other arithmetic, none for exp and its like; masked slots
-    count like others. A scanned layer would count once, so layers are unrolled here.
+    count like others. The body of a loop would count once. So layers are unrolled here,
+    and a length at which some mechanisms go through tiles is extrapolated, by the
+    parabola on which the counts of shorter sequences lie.
     """
-    config = replace(config, scan_layers=False)
+    t = config.max_length
+    if t < COUNTED[-1]:
+        flops = _forward_flops(config, batch_size, t)
+    else:
+        counts = [_forward_flops(config, batch_size, n) for n in COUNTED]
+        flops = float(np.polyval(np.polyfit(COUNTED, counts, 2), t))
+    return flops / (batch_size * t)
+
+
+def _forward_flops(config: DecoderConfig, batch_size: int, t: int) -> float:
+    config = replace(config, scan_layers=False, max_length=t)
     model = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
     graph, state = nnx.split(model)
-    tokens = jax.ShapeDtypeStruct((batch_size, config.max_length), jnp.int32)
+    tokens = jax.ShapeDtypeStruct((batch_size, t), jnp.int32)
 
     def forward(state: Any, tokens: Any) -> Any:
         return nnx.merge(graph, state)(tokens)
 
     analysis: Any = jax.jit(forward).lower(state, tokens).cost_analysis()
-    return float(analysis["flops"]) / (batch_size * config.max_length)
+    return float(analysis["flops"])

@@ -71,3 +71,14 @@ def test_flops_count_every_layer_of_a_scanned_stack(rows):
     decoder = rows["softmax"].decoder
     scanned = dataclasses.replace(decoder, scan_layers=True)
     assert forward_flops_per_token(scanned, 1) == forward_flops_per_token(decoder, 1)
+
+
+@pytest.mark.parametrize("length", [160, 512])
+def test_flops_of_a_length_with_tiles_are_those_of_the_definition(rows, length):
+    """By hand: dense softmax has t times 4 m of attention a token and layer."""
+    decoder = rows["softmax"].decoder
+    short = dataclasses.replace(decoder, max_length=128)
+    long = dataclasses.replace(decoder, max_length=length)
+    more = forward_flops_per_token(long, 1) - forward_flops_per_token(short, 1)
+    by_hand = decoder.num_layers * 4 * (length - 128) * decoder.d_model
+    assert by_hand < more < 1.2 * by_hand
