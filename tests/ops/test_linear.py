@@ -207,8 +207,9 @@ def test_causal_forms_equal_the_oracle(x64, form):
 @pytest.mark.parametrize("form", CAUSAL_FORMS)
 def test_no_mask_means_causal_to_a_form_that_is_causal_by_nature(form):
     (q, k, v), *_ = arrays(dtype=np.float32)
-    unsaid, said = FORMS[form](q, k, v), FORMS[form](q, k, v, mask=masks.causal())
-    jax.tree.map(assert_same_bits, unsaid, said)
+    said = FORMS[form](q, k, v, mask=masks.causal())
+    for mask in (None, masks.causal().offset(0)):
+        jax.tree.map(assert_same_bits, FORMS[form](q, k, v, mask=mask), said)
 
 
 @pytest.mark.parametrize("form", CAUSAL_FORMS)
@@ -573,34 +574,21 @@ def test_nothing_in_gives_zeros_of_the_right_shape(sizes):
         chex.assert_trees_all_equal(got, want | {"v": 0 * v})
 
 
+def real_tokens() -> masks.Mask:
+    return masks.padding(jnp.asarray(REAL), jnp.asarray(REAL))
+
+
 HIDDEN = {
-    "attention": (
-        lambda: masks.padding(jnp.asarray(REAL), jnp.asarray(REAL)),
-        REAL,
+    "attention": real_tokens,
+    "attention without a real key in a row": lambda: masks.padding(jnp.asarray(REAL)),
+    "attention at offsets": lambda: (
+        masks.causal().offset(jnp.asarray(START - 3)) & masks.padding(jnp.asarray(REAL))
     ),
-    "attention at offsets": (
-        lambda: (
-            masks.causal().offset(jnp.asarray(START - 3))
-            & masks.padding(jnp.asarray(REAL))
-        ),
-        None,
-    ),
-    **{
-        form: (
-            lambda: (
-                masks.causal() & masks.padding(jnp.asarray(REAL), jnp.asarray(REAL))
-            ),
-            REAL,
-        )
-        for form in CAUSAL_FORMS
-    },
-    "chunked segments": (
-        lambda: (
-            masks.causal()
-            & masks.padding(jnp.asarray(REAL), jnp.asarray(REAL))
-            & masks.segments(jnp.asarray(IDS))
-        ),
-        REAL,
+    "scan": lambda: masks.causal() & real_tokens(),
+    "chunked": lambda: masks.causal() & real_tokens(),
+    "recurrent": lambda: masks.causal() & real_tokens(),
+    "chunked segments": lambda: (
+        masks.causal() & real_tokens() & masks.segments(jnp.asarray(IDS))
     ),
 }
 
@@ -608,7 +596,7 @@ HIDDEN = {
 @pytest.mark.parametrize("name", HIDDEN)
 def test_what_nobody_sees_may_hold_anything(name):
     """Outputs, states and gradients, to the bit, with padding in the middle too."""
-    mask, _ = HIDDEN[name]
+    mask = HIDDEN[name]
     form = name.split()[0]
     qkv, cotangents, state = arrays(dtype=np.float32)
     state = state if name in STATEFUL else None
@@ -638,7 +626,7 @@ def test_what_nobody_sees_may_hold_anything(name):
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_what_nobody_sees_may_hold_anything_in_16_bits(dtype):
-    mask, _ = HIDDEN["chunked"]
+    mask = HIDDEN["chunked"]
     qkv, cotangents, state = arrays(dtype=dtype)
     options = {"mask": mask(), "chunk_size": CHUNK}
     want = attend("chunked", qkv, cotangents, state, **options)
@@ -825,7 +813,7 @@ def test_the_output_has_the_dtype_of_v(form, inputs, output):
 def test_debug_nans_finds_nothing():
     qkv, cotangents, _ = arrays(dtype=np.float32)
     for form in ("attention", *CAUSAL_FORMS):
-        mask, _ = HIDDEN[form]
+        mask = HIDDEN[form]
         for value in (np.nan, np.inf, 1e30):
             poisoned = [jnp.where(REAL[..., None, None], x, value) for x in qkv]
             with jax.debug_nans(True):
@@ -845,7 +833,7 @@ def test_jit_equals_eager(form):
 
 def test_vmap_equals_a_loop():
     qkv, cotangents, _ = arrays(dtype=np.float32)
-    mask, _ = HIDDEN["chunked segments"]
+    mask = HIDDEN["chunked segments"]
     found = functools.partial(attend, "chunked")
     got = jax.vmap(lambda *x: found(*x[:2], mask=x[2]))(qkv, cotangents, mask())
     one = jax.jit(lambda *x: found(*x[:2], mask=x[2]))
@@ -951,6 +939,8 @@ def test_a_step_refuses_what_it_cannot_know(plain_errors):
     ):
         with pytest.raises(ops.UnsupportedMaskError, match="mask: "):
             ops.linear_attention_step(*token, state, mask=mask)
+    with pytest.raises(TypeError, match=r"valid: got dtype int32.*True = real"):
+        ops.linear_attention_step(*token, state, valid=jnp.ones(B, jnp.int32))
     alone, _ = ops.linear_attention_step(*token, state)
     causal, _ = ops.linear_attention_step(*token, state, mask=masks.causal())
     assert_same_bits(causal, alone)
@@ -987,6 +977,8 @@ def test_a_state_of_another_shape_raises_with_numbers(form, plain_errors):
         with pytest.raises(ValueError, match=r"initial_state.*5, 2, 3, 2") as raised:
             FORMS[form](q, k, v, initial_state=wrong)
         assert str(wrong.kv.shape) in str(raised.value)
+        with pytest.raises(ValueError, match="state"):
+            ops.linear_attention_step(*(x[:, 0] for x in (q, k, v)), wrong)
 
 
 @pytest.mark.parametrize("chunk_size", [0, -1, 2.5])

@@ -664,6 +664,8 @@ def test_arguments_that_do_not_fit_raise_with_numbers(plain_errors):
         with pytest.raises(ValueError, match=r"bias: got.*\(2, 6, 5, 7\)") as raised:
             ops.softmax_attention(q, k, v, bias=jnp.ones(shape))
         assert str(shape) in str(raised.value)
+    with pytest.raises(TypeError, match=r"bias: got dtype bool.*dense\(allowed\)"):
+        ops.softmax_attention(q, k, v, bias=jnp.ones((6, 5, 7), bool))
     with pytest.raises(ValueError, match=r"implementation: got 'flash'.*'dense'"):
         ops.softmax_attention(q, k, v, implementation="flash")
     for block_size in (0, 1.5):
