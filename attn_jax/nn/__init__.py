@@ -1,7 +1,7 @@
 """Flax NNX modules that own parameters and call ops."""
 
 from attn_jax.nn.attention import Attention, AttentionCache, AttentionConfig
-from attn_jax.nn.core import Mechanism
+from attn_jax.nn.core import ALL_MASKS, Core, Mechanism
 from attn_jax.nn.dropout import dropout
 from attn_jax.nn.feed_forward import FeedForward
 from attn_jax.nn.linear import Linear
@@ -17,10 +17,12 @@ from attn_jax.nn.synthesizer_dense import DenseSynthesizer, FactorizedDenseSynth
 from attn_jax.nn.token_positions import token_positions
 
 __all__ = [
+    "ALL_MASKS",
     "MECHANISMS",
     "Attention",
     "AttentionCache",
     "AttentionConfig",
+    "Core",
     "DenseSynthesizer",
     "FactorizedDenseSynthesizer",
     "FactorizedRandomSynthesizer",

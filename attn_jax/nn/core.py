@@ -117,8 +117,11 @@ class Core(nnx.Module):
         return lift(alibi_bias(h, 1, 2)[:, :, 1:], distance.ndim) * distance
 
     def empty_keys(self, batch: int, length: int, dtype: Any) -> Any:
-        """Room for what `keys` returns."""
-        return None
+        """Room for what `keys` returns, of the shapes that it returns."""
+        shape = (batch, length, self.config.d_model)
+        x = jax.ShapeDtypeStruct(shape, self.config.dtype)
+        keys = jax.eval_shape(lambda x: self.keys(x, None), x)
+        return jax.tree.map(lambda key: jnp.zeros(key.shape, dtype), keys)
 
     def init_cache(
         self, batch: int, length: int, v: tuple[int, int], dtype: Any

@@ -110,6 +110,3 @@ class MixtureCore(Core):
         else:
             alphas = jax.nn.softmax(self.alpha[...], axis=-1)
         return mix_logits(logits, alphas)
-
-    def empty_keys(self, batch: int, length: int, dtype: Any) -> tuple[Any, ...]:
-        return tuple(member.empty_keys(batch, length, dtype) for member in self.members)

@@ -82,7 +82,3 @@ class SoftmaxCore(Core):
             logit_cap=self.mechanism.logit_cap,
             implementation=self.mechanism.implementation,
         )
-
-    def empty_keys(self, batch: int, length: int, dtype: Any) -> Array:
-        shape = (batch, length, self.config.kv_heads, self.config.key_dim)
-        return jnp.zeros(shape, dtype)

@@ -118,7 +118,7 @@ def prefix(length: int | Int[Array, "*b"]) -> Mask:
 def padding(
     keys: Bool[Array, "*b s"], queries: Bool[Array, "*b t"] | None = None
 ) -> Mask:
-    """True marks a real token; a padded query's output is 0.
+    """True marks a real token. A padded key is not seen; a padded query's output is 0.
 
     Args:
       keys: nobody attends to a key that is False.

@@ -118,7 +118,9 @@ def _train_row(row: Row, plan: Plan, display: Display) -> list[dict[str, Any]]:
                 display.compiling(name)
                 program = build(row, config, plan.text)
             progress = display.progress(name)
+            earlier = [] if numbers is None else numbers.get("stages", [])
             numbers = train(row, seed, program, config, plan.text, workdir, progress)
+            numbers["stages"] = [*earlier, config.steps]
             workdir.finish(name, numbers)
         display.finished(name, numbers)
         runs.append(numbers)
@@ -144,7 +146,7 @@ def _runs(rows: list[Row], config: CompareConfig) -> list[tuple[Row, int]]:
 
 
 def _steps(numbers: dict[str, Any] | None) -> int:
-    return 0 if numbers is None else numbers["steps"]
+    return 0 if numbers is None else numbers.get("steps", 0)
 
 
 def _same_runs(results: dict[str, Any], runs: list[Any]) -> bool:

@@ -10,6 +10,7 @@ from experiments.compare.text import UNIFORM_BITS, Text
 OF_A_ROW = ("parameters", "d_ff", "forward_flops_per_token", "memory_bytes")
 OF_A_RUN = (
     "seed",
+    "stages",
     "steps",
     "validation_bits_per_byte",
     "curve",
@@ -78,5 +79,5 @@ def _row(row: Row, runs: list[dict[str, Any]]) -> dict[str, Any]:
         # The first seed compiles; the others find its program.
         "compile_seconds": runs[0]["compile_seconds"],
         "tokens_per_second": sum(rates) / len(rates) if rates else None,
-        "runs": [{name: run[name] for name in OF_A_RUN} for run in runs],
+        "runs": [{name: run.get(name) for name in OF_A_RUN} for run in runs],
     }

@@ -53,6 +53,7 @@ def notes(results: Mapping[str, Any]) -> list[str]:
     reference, config = results["reference"], results["config"]
     one = len(config["seeds"]) == 1
     return [
+        *_staged(results),
         f"bits per byte: on {results['corpus']['validation_bytes']:,} bytes of "
         f"validation text; a uniform guess costs "
         f"{reference['uniform_bits_per_byte']:.1f}, a table of byte pairs "
@@ -65,6 +66,21 @@ def notes(results: Mapping[str, Any]) -> list[str]:
         "training tokens/s: of the steps alone; compile s: of the training step, apart",
         "peak MB: arguments, results and temporary arrays of the training step, as XLA "
         "allots them",
+    ]
+
+
+def _staged(results: Mapping[str, Any]) -> list[str]:
+    """Rows that went on after they were done: their learning rate fell before."""
+    staged = [
+        row["model"]
+        for row in results["rows"]
+        if any(len(run.get("stages") or []) > 1 for run in row["runs"])
+    ]
+    if not staged:
+        return []
+    return [
+        f"{', '.join(staged)}: trained in stages, since --steps was raised after the "
+        "learning rate had fallen; not comparable with rows trained at once"
     ]
 
 

@@ -61,9 +61,11 @@ class Workdir:
         """Raise unless the directory is free, or holds runs of this config."""
         try:
             there = read_json(self.path / "config.json")
+            for file in (self.path / "finished").glob("*.json"):
+                read_json(file)
             foreign = [name for name in OURS if (self.path / name).exists()]
         except (OSError, ValueError) as error:
-            self._refuse(f"which cannot be read ({error})", "a directory")
+            self._refuse(f"which cannot be read ({error})", "what a run left there")
         if there is None and foreign:
             self._refuse(f"which has {foreign[0]} but no config.json", "a run's own")
         if there is not None and (different := differences(there, config)):
@@ -91,7 +93,12 @@ class Workdir:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                self._refuse("where another process is running", "one run at a time")
+                fail(
+                    "workdir",
+                    f"{self.path}, where another process is running",
+                    "one run at a time in a directory",
+                    "wait for it, or pass another --workdir",
+                )
             if not (self.path / "config.json").exists():
                 write_json(self.path / "config.json", config)
             yield
@@ -112,7 +119,13 @@ def read_json(path: Path) -> dict[str, Any] | None:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    return json.loads(text)
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} holds {type(value).__name__}, not an object")
+    return value
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

@@ -75,3 +75,15 @@ def test_a_work_directory_of_something_else(compare, tmp_path, book):
     outcome = compare("--data", book, "--workdir", tmp_path)
     assert outcome.code == 2
     assert "no config.json" in outcome.err
+
+
+@pytest.mark.parametrize("broken", ["{", "", "[1]"])
+@pytest.mark.parametrize("name", ["config.json", "finished/softmax.json"])
+def test_a_broken_file_in_the_work_directory_is_named(tmp_path, capsys, name, broken):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(broken)
+    assert compare_main.main(["smoke", "--workdir", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert path.name in said
+    assert "pass another --workdir" in said

@@ -1,7 +1,10 @@
 """docs/results.md and the sentences in it."""
 
+import json
+
 from experiments import report
 from experiments.compare.claims import claims
+from experiments.compare.table import notes
 
 
 def row(model: str, *bits: float) -> dict:
@@ -32,3 +35,12 @@ def test_a_claim_is_looked_at_seed_by_seed():
     softmax = row("softmax", 2.3, 2.7)
     assert held(softmax, row("linear", 2.4, 2.8)) == ["yes (2 of 2 seeds)"]
     assert held(softmax, row("linear", 2.6, 2.6)) == ["undecided (1 of 2 seeds)"]
+
+
+def test_a_row_that_was_trained_in_stages_is_marked():
+    results = json.loads((report.SOURCES / "compare" / "demo.json").read_text("utf-8"))
+    assert not any("in stages" in note for note in notes(results))
+    results["rows"][2]["runs"][0]["stages"] = [20, 40]
+    marked = [note for note in notes(results) if "in stages" in note]
+    assert len(marked) == 1
+    assert marked[0].startswith(f"{results['rows'][2]['model']}: ")

@@ -58,7 +58,7 @@ class Model(Compiled):
     """A decoder on B rows, compiled for a batch of T tokens and one of SHORT."""
 
     def __init__(self, name="softmax", exclusive=False, **options):
-        super().__init__(decoder(name, exclusive=exclusive, **options))
+        super().__init__(decoder(name, exclusive=exclusive, use_bias=True, **options))
         self._full = self.jit(
             "full",
             lambda model, tokens, real, segments: model(

@@ -109,7 +109,8 @@ class Layer(Compiled):
     """A layer on B rows, compiled for a batch of T tokens and one of SHORT tokens."""
 
     def __init__(self, name, exclusive):
-        super().__init__(attention(name, exclusive=exclusive, rotary=True))
+        options = {"exclusive": exclusive, "rotary": True, "use_bias": True}
+        super().__init__(attention(name, **options))
         self._full = self.jit_vjp(
             "full",
             lambda layer, x, real, ids: layer(
