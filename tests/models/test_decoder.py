@@ -8,7 +8,7 @@ from flax import nnx
 
 from attn_jax.ops import masks
 from tests.models import oracle
-from tests.models.cases import F32, VOCAB, B, M, T, decoder, ids
+from tests.models.cases import F32, LAYERS, VOCAB, B, D, E, F, G, H, M, T, decoder, ids
 from tests.nn.cases import light_jit, numbers
 from tests.ops.oracles import assert_close, assert_same_bits
 
@@ -43,6 +43,43 @@ ARCHITECTURES = {
         "qk_norm": True,
     },
 }
+
+
+def test_the_config_reaches_every_layer():
+    """Widths, biases and norms of each part, two layers stacked."""
+    model = decoder(use_bias=True, qk_norm=True)
+    shapes = jax.tree.map(jnp.shape, nnx.to_pure_dict(nnx.state(model)))
+    norm = {"scale": (LAYERS, M), "bias": (LAYERS, M)}
+
+    def linear(into, out):
+        return {"kernel": (LAYERS, *into, *out), "bias": (LAYERS, *out)}
+
+    assert shapes == {
+        "embedding": {"embedding": (VOCAB, M)},
+        "stack": {
+            "norm": {"scale": (M,), "bias": (M,)},
+            "blocks": {
+                "attention_norm": norm,
+                "forward_norm": norm,
+                "forward": {"up": linear((M,), (F,)), "down": linear((F,), (M,))},
+                "attention": {
+                    "value": linear((M,), (G, E)),
+                    "output": linear((H, E), (M,)),
+                    "mechanism": {
+                        "query_key": {
+                            "query": linear((M,), (H, D)),
+                            "key": linear((M,), (G, D)),
+                            "query_norm": {"scale": (LAYERS, D)},
+                            "key_norm": {"scale": (LAYERS, D)},
+                        }
+                    },
+                },
+            },
+        },
+    }
+    plain = nnx.to_pure_dict(nnx.state(decoder()))
+    names = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(plain)]
+    assert not [name for name in names if "bias" in name or "query_norm" in name]
 
 
 def full_and_decoded(model, tokens):

@@ -46,23 +46,57 @@ def test_cross_attention_equals_its_oracle(name, t, s, x64):
     assert_close(light_jit(module)(x, context), want, 1e-12)
 
 
+def with_gradients(module, call):
+    """(cotangent, *arrays) -> the output of call(module, *arrays) and its gradients."""
+    graph, params = nnx.split(module)
+
+    def both(cotangent, *arrays):
+        out, pullback = jax.vjp(
+            lambda params: call(nnx.merge(graph, params), *arrays), params
+        )
+        return out, jax.tree.leaves(pullback(cotangent))
+
+    return light_jit(both)
+
+
 @pytest.mark.parametrize("name", CROSS)
 def test_cross_attention_with_padding_equals_unpadded_rows(name):
     """Contract 22: source and target have masks of their own; padding holds NaN."""
-    module = attention(name, rotary=True)
-    x, context = normal(0, B, SHORT, M), normal(1, B, 3, M)
-    want = light_jit(module)(x, context)
+    module = attention(name, rotary=True, use_bias=True)
+    x, context, weights = (normal(i, B, n, M) for i, n in enumerate((SHORT, 3, SHORT)))
+    plain = with_gradients(module, lambda module, x, c: module(x, c))
+    want, want_gradients = plain(weights, x, context)
     targets = [[0, 1, 2, 3], [3, 4, 5, 6], [1, 2, 4, 5]]
     sources = [[2, 3, 4], [0, 1, 2], [0, 2, 4]]
     long_x, queries = placed(x, targets, T)
+    long_weights, _ = placed(weights, targets, T, padding=2.0)
     long_context, keys = placed(context, sources, 5)
-    got = np.asarray(
-        light_jit(
-            lambda x, c, k, q: module(x, c, mask=masks.padding(k, q)),
-        )(long_x, long_context, keys, queries)
+    masked = with_gradients(
+        module, lambda module, x, c, k, q: module(x, c, mask=masks.padding(k, q))
     )
-    assert np.all(got[~queries] == 0)
-    assert_close(got[queries].reshape(B, SHORT, M), want, F32)
+    got, gradients = masked(long_weights, long_x, long_context, keys, queries)
+    assert np.all(np.asarray(got)[~queries] == 0)
+    assert_close(np.asarray(got)[queries].reshape(B, SHORT, M), want, F32)
+    for left, right in zip(gradients, want_gradients, strict=True):
+        assert_close(left, right, F32, "gradient")
+
+
+@pytest.mark.parametrize("name", ["softmax", "linear", "dense"])
+def test_padding_in_decoding_reaches_no_gradient(name):
+    module, x = attention(name, use_bias=True), normal(0, B, 3, M)
+    valid = np.array([[True, True, False], [False, True, True], [False] * 3])
+
+    def decode(module, x, valid):
+        return module.decode(x, module.init_cache(B, T), valid=valid)[0]
+
+    run = with_gradients(module, decode)
+    got, gradients = run(
+        normal(1, B, 3, M), np.where(valid[..., None], x, np.nan), valid
+    )
+    want, want_gradients = run(normal(1, B, 3, M), x, valid)
+    assert_same_bits(got, want, "output")
+    for left, right in zip(gradients, want_gradients, strict=True):
+        assert_same_bits(left, right, "gradient")
 
 
 @pytest.mark.parametrize("name", CROSS)
