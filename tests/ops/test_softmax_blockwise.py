@@ -82,6 +82,33 @@ def test_every_option_has_its_gradient(x64, shape):
         assert relative(a, b) < 1e-12
 
 
+def test_a_large_bias_reaches_no_filled_row():
+    """The last tile is filled with queries that aren't there: 2^100 times 0 is NaN."""
+    args = [normal(i, B, T, H, D) for i in range(3)]
+    bias = jnp.full((1, 1, 1, T), 100.0)
+    got, want = both(CAUSAL, *args, block_size=4, bias=bias)
+    chex.assert_tree_all_finite(got)
+    chex.assert_trees_all_close(got[0], want[0], rtol=1e-3, atol=1e-4)
+    chex.assert_trees_all_close(got[1][0], want[1][0], rtol=1e-3, atol=1e-3)
+
+
+def test_the_gradient_of_a_16_bit_bias_is_summed_in_32():
+    args = [normal(i, 1, 256, 1, 1) for i in range(3)]
+    bias = normal(3, 1, 1, 8).astype(jnp.bfloat16)
+    args[1:] = [x[:, :8] for x in args[1:]]
+
+    def gradient(**how):
+        def loss(bias):
+            return jnp.sum(softmax_attention(*args, bias=bias, **how) * 100)
+
+        return jax.jit(jax.grad(loss))(bias)
+
+    got = gradient(implementation="blockwise", block_size=1)
+    assert got.dtype == jnp.bfloat16
+    want = gradient(implementation="dense")
+    assert relative(np.asarray(got, float), np.asarray(want, float)) < 4e-3
+
+
 @pytest.mark.parametrize("leading", [(), (2, 3)])
 def test_any_leading_axes(leading):
     args = [normal(i, *leading, T, H, D) for i in range(3)]
