@@ -12,6 +12,7 @@ from attn_jax.models.embedding import Embedding
 from attn_jax.models.stack import Stack
 from attn_jax.nn import dropout, token_positions
 from attn_jax.nn._checks import (
+    check_mask,
     check_room,
     check_rows,
     check_sizes,
@@ -79,6 +80,7 @@ class Decoder(nnx.Module):
                 "a greater max_length"
             )
         real, _ = real_tokens(mask, leading, t, t)
+        check_mask(mask, self.config.mechanism)
         tokens = self._check(tokens, real)
         if positions is None:
             positions = token_positions(mask, leading, t)

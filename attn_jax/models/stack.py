@@ -1,5 +1,6 @@
 """Blocks one after the other, scanned over stacked parameters or unrolled."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -41,22 +42,14 @@ class Stack(nnx.Module):
         n = self.config.num_layers
         rngs = None if rng is None else jax.random.split(rng, n)
 
-        def forward(block: Block, x: Array, rng: Any) -> Array:
-            return block(x, mask=mask, positions=positions, rng=rng)
-
-        def step(x: Array, layer: Any) -> tuple[Array, None]:
-            return run(layer[0], x, layer[1]), None
-
+        remat = self.config.remat
         if self.config.scan_layers:
             graph, state = nnx.split(self.blocks)
-            run = self._maybe_remat(lambda s, x, r: forward(nnx.merge(graph, s), x, r))
-            x, _ = jax.lax.scan(step, x, (state, rngs))
+            x = _scan(graph, state, x, mask, positions, rngs, remat=remat)
         else:
             for i, block in enumerate(self.blocks):
                 graph, state = nnx.split(block)
-                run = self._maybe_remat(
-                    lambda s, x, r, g=graph: forward(nnx.merge(g, s), x, r)
-                )
+                run = _layer(graph, mask, positions, remat)
                 x = run(state, x, None if rngs is None else rngs[i])
         return x if self.norm is None else self.norm(x)
 
@@ -84,12 +77,7 @@ class Stack(nnx.Module):
     ) -> tuple[Float[Array, "b n m"], Any]:
         """n more tokens through every layer and its cache."""
         if self.config.scan_layers:
-            graph, state = nnx.split(self.blocks)
-
-            def step(x: Array, layer: Any) -> tuple[Array, Any]:
-                return nnx.merge(graph, layer[0]).decode(x, layer[1], valid=valid)
-
-            x, cache = jax.lax.scan(step, x, (state, cache))
+            x, cache = _scan_decode(*nnx.split(self.blocks), x, cache, valid)
         else:
             caches = []
             for block, old in zip(self.blocks, cache, strict=True):
@@ -98,5 +86,29 @@ class Stack(nnx.Module):
             cache = tuple(caches)
         return (x if self.norm is None else self.norm(x)), cache
 
-    def _maybe_remat(self, run: Any) -> Any:
-        return jax.checkpoint(run) if self.config.remat else run
+
+def _layer(graph: Any, mask: Mask, positions: Any, remat: bool) -> Any:
+    """(parameters, x, rng) -> the block's output, recomputed backwards where asked."""
+
+    def run(state: Any, x: Array, rng: Any) -> Array:
+        return nnx.merge(graph, state)(x, mask=mask, positions=positions, rng=rng)
+
+    return jax.checkpoint(run) if remat else run
+
+
+# A scan called eagerly is compiled at every call, since its body is a new function each
+# time. Under jit the body is found again by the graph, which is the same.
+@partial(jax.jit, static_argnames=("graph", "remat"))
+def _scan(
+    graph: Any, state: Any, x: Any, mask: Any, positions: Any, rngs: Any, *, remat: bool
+) -> Any:
+    run = _layer(graph, mask, positions, remat)
+    return jax.lax.scan(lambda x, on: (run(on[0], x, on[1]), None), x, (state, rngs))[0]
+
+
+@partial(jax.jit, static_argnames="graph")
+def _scan_decode(graph: Any, state: Any, x: Any, cache: Any, valid: Any) -> Any:
+    def step(x: Array, layer: Any) -> tuple[Array, Any]:
+        return nnx.merge(graph, layer[0]).decode(x, layer[1], valid=valid)
+
+    return jax.lax.scan(step, x, (state, cache))

@@ -108,7 +108,7 @@ def extremes(x: Array) -> tuple[int, int]:
 
 
 def check_mask(mask: Mask, mechanism: Mechanism) -> None:
-    """Every rule is one that the mechanism honours."""
+    """Every rule is one that the mechanism honours, with values it can."""
     for rule in mask.rules:
         kind = type(rule).__name__.lower()
         if kind not in mechanism.masks:
@@ -117,6 +117,7 @@ def check_mask(mask: Mask, mechanism: Mechanism) -> None:
                 f"honour; expected {', '.join(sorted(mechanism.masks))}; use Softmax() "
                 "for this mask"
             )
+    mechanism.check(mask)
 
 
 def check_context(

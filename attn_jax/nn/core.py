@@ -34,6 +34,9 @@ class Mechanism:
     cross: ClassVar[bool] = False
     mixes: ClassVar[bool] = True
 
+    def check(self, mask: Mask) -> None:
+        """Raises for what the values in a mask must not be."""
+
     def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> "Core":
         """The module that owns the mechanism's parameters."""
         raise NotImplementedError

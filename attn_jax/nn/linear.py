@@ -19,6 +19,8 @@ from attn_jax.ops import (
     masks,
 )
 from attn_jax.ops._linear_inputs import FeatureMap
+from attn_jax.ops._linear_masks import check_one_run
+from attn_jax.ops.masks import Mask
 
 if TYPE_CHECKING:
     from attn_jax.nn.attention import AttentionConfig
@@ -46,6 +48,9 @@ class Linear(Mechanism):
     feature_map: FeatureMap = elu_plus_one
     eps: float | None = None
 
+    def check(self, mask: Mask) -> None:
+        check_one_run(mask)
+
     def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> Core:
         if config.alibi:
             raise ValueError(
@@ -61,8 +66,13 @@ class LinearCore(Core):
     def __init__(self, mechanism: Linear, config: "AttentionConfig", *, rngs: nnx.Rngs):
         super().__init__(config)
         self.query_key = QueryKey(config, rngs=rngs)
-        self.options = {"feature_map": mechanism.feature_map, "eps": mechanism.eps}
+        self.mechanism = mechanism
         self.key_shape = (config.kv_heads, config.key_dim)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What every form of the op is told."""
+        return {"feature_map": self.mechanism.feature_map, "eps": self.mechanism.eps}
 
     def keys(self, x: Float[Array, "*b s m"], positions: Any) -> Array:
         return self.query_key.keys(x, positions)
@@ -78,7 +88,7 @@ class LinearCore(Core):
         g, d = self.key_shape
         dtype = jnp.promote_types(dtype, jnp.float32)
         one = jax.ShapeDtypeStruct((batch, 1, g, d), dtype)
-        p = jax.eval_shape(self.options["feature_map"], one).shape[-1]
+        p = jax.eval_shape(self.mechanism.feature_map, one).shape[-1]
         return LinearState(
             kv=jnp.zeros((batch, g, p, v[1]), dtype), k=jnp.zeros((batch, g, p), dtype)
         )

@@ -28,7 +28,7 @@ def linear_op(*static_argnames: str) -> Callable[[F], F]:
         ) -> Any:
             mask = as_mask(mask)
             _refuse(mask)
-            _check_one_run(mask)
+            check_one_run(mask)
             return compiled(q, k, v, mask=_drop_zero_offsets(mask, q, k), **options)
 
         return call  # pyright: ignore[reportReturnType]
@@ -139,7 +139,7 @@ def _refuse(mask: Mask) -> None:
             )
 
 
-def _check_one_run(mask: Mask) -> None:
+def check_one_run(mask: Mask) -> None:
     """Concrete segment ids must be contiguous; traced ones are the caller's promise.
 
     An id at padding counts only where its token still asks for the keys of that id.

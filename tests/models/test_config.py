@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attn_jax import models, nn
+from attn_jax import UnsupportedMaskError, models, nn
 from attn_jax.ops import masks
 from tests.models.cases import LONGEST, VOCAB, B, T, config, decoder, ids
 from tests.nn.cases import light_jit
@@ -204,6 +204,26 @@ def test_calls_that_do_not_fit(case):
     kind, call, *parts = CALLS[case]
     model = decoder()
     assert_raises(kind, lambda: call(model), *parts)
+
+
+@pytest.mark.parametrize("scan_layers", [True, False])
+def test_masks_that_linear_attention_cannot_honour(scan_layers):
+    """Concrete ids are checked, though a scan sees them as abstract ones."""
+    model = decoder("linear", scan_layers=scan_layers)
+    tokens = jnp.asarray(ids(0, B, T))
+    scattered = jnp.array([4, 4, 1, 1, 4, 2, 2])
+    assert_raises(
+        ValueError,
+        lambda: model(tokens, mask=masks.segments(scattered)),
+        "mask: segments has id 4 in more than one run",
+        "give every run an id of its own",
+    )
+    assert_raises(
+        UnsupportedMaskError,
+        lambda: model(tokens, mask=masks.window(2)),
+        "mask: got window(...), which Linear cannot honour; expected causal",
+        "use Softmax()",
+    )
 
 
 def test_too_many_tokens_raise_under_jit_as_well():

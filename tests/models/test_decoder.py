@@ -8,7 +8,22 @@ from flax import nnx
 
 from attn_jax.ops import masks
 from tests.models import oracle
-from tests.models.cases import F32, LAYERS, VOCAB, B, D, E, F, G, H, M, T, decoder, ids
+from tests.models.cases import (
+    F32,
+    LAYERS,
+    LONGEST,
+    VOCAB,
+    B,
+    D,
+    E,
+    F,
+    G,
+    H,
+    M,
+    T,
+    decoder,
+    ids,
+)
 from tests.nn.cases import light_jit, numbers
 from tests.ops.oracles import assert_close, assert_same_bits
 
@@ -152,6 +167,21 @@ def test_a_window_reaches_one_step_further_with_each_layer():
         np.testing.assert_array_equal(moved, (distance >= 0) & (distance <= 2))
 
 
+def test_a_window_stays_inside_its_segment():
+    """Contract 30: packed rows under a window equal rows of their own."""
+    model, tokens = decoder(), ids(2, 1, LONGEST)
+    packed = np.repeat([[3, 1]], [5, LONGEST - 5], axis=1)
+    run = light_jit(
+        lambda tokens, segments: model(
+            tokens, mask=masks.window(2) & masks.segments(segments)
+        )
+    )
+    together = run(tokens, packed)
+    for part in (slice(5), slice(5, LONGEST)):
+        alone = run(tokens[:, part], packed[:, part])
+        assert_close(together[:, part], alone, F32)
+
+
 @pytest.mark.parametrize("name", ["softmax", "linear"])
 def test_leading_axes_equal_vmap_and_a_loop(name):
     model, tokens = decoder(name), ids(3, 2, B, T)
@@ -172,6 +202,26 @@ def test_eager_calls_equal_compiled_ones():
     assert_close(model(tokens), full, F32, "full pass")
     logits, _ = model.decode(tokens, model.init_cache(B, T))
     assert_close(logits, decoded, F32, "decoding")
+
+
+def test_a_second_eager_call_compiles_nothing(caplog):
+    """A notebook that decodes token by token must not compile at every token."""
+    model, other = (decoder(seed=seed) for seed in (0, 1))
+    tokens, mask = jnp.asarray(ids(4, B, 1)), masks.padding(jnp.ones((B, 1), bool))
+
+    def calls(model):
+        cache = model.init_cache(B, T)
+        for _ in range(2):
+            _, cache = model.decode(tokens, cache)
+        return model(tokens, mask=mask)
+
+    calls(model)
+    with jax.log_compiles():
+        calls(model)
+        calls(other)
+        assert "Compiling" not in caplog.text
+        jax.jit(lambda x: x + 1)(tokens)
+        assert "Compiling" in caplog.text
 
 
 def test_concrete_tokens_may_meet_traced_parameters():

@@ -109,6 +109,7 @@ class Layer(Compiled):
     """A layer on B rows, compiled for a batch of T tokens and one of SHORT tokens."""
 
     def __init__(self, name, exclusive):
+        self.row = name, exclusive
         options = {"exclusive": exclusive, "rotary": True, "use_bias": True}
         super().__init__(attention(name, **options))
         self._full = self.jit_vjp(

@@ -264,6 +264,25 @@ def test_exclusive_output_is_orthogonal_to_the_tokens_own_value(heads):
     assert np.abs(z[:, 1:]).max() > 0.1
 
 
+@pytest.mark.parametrize("name", ["softmax", "dense"])
+def test_exclusive_attention_of_a_token_whose_value_is_zero(name):
+    """Contract 7: v has no direction to take out, and its gradient is finite."""
+    module = attention(name, exclusive=True)
+    x, weights = normal(0, B, T, M), normal(1, B, T, M)
+    x[:, 3] = 0
+
+    def both(x):
+        out, pullback = jax.vjp(lambda x: module(x, mask=masks.causal()), x)
+        return out, pullback(jnp.asarray(weights))[0], module.value(x)
+
+    out, gradient, v = (np.asarray(a) for a in light_jit(both)(x))
+    assert np.all(v[:, 3] == 0)
+    assert np.any(out[:, 3])
+    assert np.any(gradient[:, 3])
+    assert np.isfinite(out).all()
+    assert np.isfinite(gradient).all()
+
+
 @pytest.mark.parametrize("name", ["linear", "random", "dense"])
 def test_shared_parts_start_from_the_same_values(name):
     """Models that differ in the mechanism differ in nothing else."""
