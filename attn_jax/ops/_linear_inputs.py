@@ -1,7 +1,7 @@
 """What the forms of linear attention share: mapped inputs, running sums, division."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,13 +41,7 @@ def causal_inputs(
     check_qkv(q, k, v)
     leading = q.shape[:-3]
     t, h = q.shape[-3:-1]
-    real_k, real_q = real_tokens(mask, leading, t, t)
-    ids = [
-        per_token(rule.queries, leading, t, "segments") for rule in mask.find(Segments)
-    ]
-    run, sees = runs(real_k, ids[0] if ids else None, t, carried)
-    if real_q is not None:
-        sees = real_q if sees is None else sees & real_q
+    real_k, sees, run = what_counts(mask, leading, t, carried)
     dtype = compute_dtype(q, k, v)
     phi_q = feature_map(keep(q, sees).astype(dtype))
     phi_k = keep(feature_map(keep(k, real_k).astype(dtype)), real_k)
@@ -58,13 +52,31 @@ def causal_inputs(
     return CausalInputs(phi_q.astype(dtype), phi_k.astype(dtype), v, run, sees)
 
 
+def what_counts(
+    mask: Mask, leading: tuple[int, ...], t: int, carried: bool
+) -> tuple[Any, Any, Any]:
+    """Keys that are real, queries that see some key, runs: Bool, Bool and Int[*b t].
+
+    None where all count, all see, there is one run. carried: whether sums over earlier
+    tokens come in, so that a query sees something even if no key of its own.
+    """
+    real, real_q = real_tokens(mask, leading, t, t)
+    ids = [
+        per_token(rule.queries, leading, t, "segments") for rule in mask.find(Segments)
+    ]
+    run, sees = runs(real, ids[0] if ids else None, t, carried)
+    if real_q is not None:
+        sees = real_q if sees is None else sees & real_q
+    return real, sees, run
+
+
 def with_ones(v: Float[Array, "*b e"]) -> Float[Array, "*b e1"]:
     """v with a column of ones: the sum over it is the denominator."""
     return jnp.concatenate([v, jnp.ones_like(v[..., :1])], axis=-1)
 
 
 def normalise(
-    sums: Float[Array, "*b e1"], eps: float | Float[Array, ""] | None
+    num: Float[Array, "*b e"], den: Float[Array, "*b 1"], eps: Any
 ) -> Float[Array, "*b e"]:
     """Numerator over denominator; 0 where the denominator is 0.
 
@@ -72,7 +84,6 @@ def normalise(
     that overflowed passes through undivided, so that 0 times it is never formed in the
     gradient of another row.
     """
-    num, den = sums[..., :-1], sums[..., -1:]
     if eps is not None:
         den = den + eps
     some = den != 0
@@ -106,11 +117,8 @@ def elu_plus_one(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return jnp.where(x >= 0, x + 1, jnp.exp(jnp.minimum(x, 0)))
 
 
-def running_sum(
-    terms: Float[Array, "*b n g p e"], begins: Bool[Array, "*b n"] | None
-) -> Float[Array, "*b n g p e"]:
-    """Prefix sums over n, restarted where `begins` is True."""
-    axis = terms.ndim - 4
+def running_sum(terms: Array, begins: Array | None, axis: int) -> Array:
+    """Prefix sums along an axis, restarted where `begins`, of as many axes, is True."""
     if begins is None:
         return jax.lax.associative_scan(jnp.add, terms, axis=axis)
 
@@ -118,8 +126,7 @@ def running_sum(
         (begins_l, sum_l), (begins_r, sum_r) = left, right
         return begins_l | begins_r, jnp.where(begins_r, sum_r, sum_l + sum_r)
 
-    elements = (begins[..., None, None, None], terms)
-    return jax.lax.associative_scan(combine, elements, axis=axis)[1]
+    return jax.lax.associative_scan(combine, (begins, terms), axis=axis)[1]
 
 
 def begins_at(run: Int[Array, "*b n"] | None) -> Bool[Array, "*b n"] | None:
@@ -130,27 +137,25 @@ def begins_at(run: Int[Array, "*b n"] | None) -> Bool[Array, "*b n"] | None:
 
 
 def initial_sums(
-    state: LinearState | None, mask: Mask, x: CausalInputs
-) -> Float[Array, "*b g p e1"] | None:
-    """A state as one array, checked against the inputs that go on from it."""
+    state: LinearState | None, mask: Mask, sizes: tuple[int, ...], dtype: Any
+) -> LinearState:
+    """The sums before the first token, checked against `*b g p e` of what follows."""
     if state is None:
-        return None
+        return LinearState(jnp.zeros(sizes, dtype), jnp.zeros(sizes[:-1], dtype))
     if mask.find(Segments):
         raise ValueError(
             "initial_state: got a state together with segments; expected one of them, "
             "since it is not known which segment the state belongs to; start a row "
             "with a new segment, or pass the pieces of one segment without ids"
         )
-    leading, (g, p), e = x.k.shape[:-3], x.k.shape[-2:], x.v.shape[-1] - 1
-    kv, z = (*leading, g, p, e), (*leading, g, p)
-    if state.kv.shape != kv or state.k.shape != z:
+    if state.kv.shape != sizes or state.k.shape != sizes[:-1]:
         raise ValueError(
             f"initial_state: got kv of shape {state.kv.shape} and k of shape "
-            f"{state.k.shape}; expected {kv} and {z}, *b g p e and "
+            f"{state.k.shape}; expected {sizes} and {sizes[:-1]}, *b g p e and "
             "*b g p of these inputs after the feature map; pass the state that an "
             "earlier piece of the same rows returned"
         )
-    return jnp.concatenate([state.kv, state.k[..., None]], axis=-1)
+    return LinearState(state.kv.astype(dtype), state.k.astype(dtype))
 
 
 def split_sums(sums: Float[Array, "*b g p e1"]) -> LinearState:
@@ -165,7 +170,8 @@ def finish(
 ) -> Float[Array, "*b t h e"]:
     """Divides, joins the heads, gives 0 to blind queries, returns the dtype of v."""
     *leading, t, g, r, _ = sums.shape
-    out = normalise(sums, eps).reshape(*leading, t, g * r, v.shape[-1])
+    out = normalise(sums[..., :-1], sums[..., -1:], eps)
+    out = out.reshape(*leading, t, g * r, v.shape[-1])
     if sees is not None:
         out = jnp.where(sees[..., None, None], out, 0)
     return out.astype(v.dtype)

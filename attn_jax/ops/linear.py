@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from attn_jax.ops._blocks import fill
 from attn_jax.ops._linear_inputs import (
     FeatureMap,
     LinearState,
@@ -112,7 +113,7 @@ def linear_attention(
     if allowed is not None:
         similarity = jnp.where(allowed, similarity, 0)
     sums = weighted_sum(similarity, with_ones(hide_keys(v, allowed).astype(dtype)))
-    return normalise(sums, eps).astype(v.dtype)
+    return normalise(sums[..., :-1], sums[..., -1:], eps).astype(v.dtype)
 
 
 def _attend_to_all(q, k, v, mask, feature_map, eps):
@@ -126,8 +127,22 @@ def _attend_to_all(q, k, v, mask, feature_map, eps):
     phi_q = _grouped(feature_map(keep(q, sees).astype(dtype)), k)
     phi_k = keep(feature_map(keep(k, real).astype(dtype)), real)
     values = with_ones(keep(v, real).astype(dtype))
-    sums = jnp.einsum("...sgp,...sge->...gpe", phi_k, values)
+    sums = _sum_over_keys(phi_k, values)
     return finish(jnp.einsum("...tgrp,...gpe->...tgre", phi_q, sums), sees, v, eps)
+
+
+def _sum_over_keys(
+    phi_k: Float[Array, "*b s g p"], values: Float[Array, "*b s g e1"]
+) -> Float[Array, "*b g p e1"]:
+    """sum_j phi(k_j) v_j^T, 256 keys at a time: fewer roundings than in one go."""
+    s = phi_k.shape[-3]
+    n = max(1, -(-s // 256))
+    size = -(-s // n)
+    pieces = [
+        fill(x, -3, n * size).reshape(*x.shape[:-3], n, size, *x.shape[-2:])
+        for x in (phi_k, values)
+    ]
+    return jnp.einsum("...nsgp,...nsge->...ngpe", *pieces).sum(-4)
 
 
 def _grouped(
@@ -164,7 +179,9 @@ def linear_attention_scan(
     mask = require_causal(mask, q, k, "linear_attention_scan")
     x = causal_inputs(q, k, v, mask, feature_map)
     terms = jnp.einsum("...tgp,...tge->...tgpe", x.k, x.v)
-    sums = running_sum(terms, begins_at(x.run))
+    begins = begins_at(x.run)
+    begins = None if begins is None else begins[..., None, None, None]
+    sums = running_sum(terms, begins, axis=terms.ndim - 4)
     out = jnp.einsum("...tgrp,...tgpe->...tgre", x.q, sums)
     return finish(out, x.sees, v, eps)
 
@@ -194,10 +211,10 @@ def linear_attention_recurrent(
     """
     mask = require_causal(mask, q, k, "linear_attention_recurrent")
     x = causal_inputs(q, k, v, mask, feature_map, initial_state is not None)
-    before = initial_sums(initial_state, mask, x)
-    if before is None:
-        shape = (*q.shape[:-3], *x.k.shape[-2:], x.v.shape[-1])
-        before = jnp.zeros(shape, x.v.dtype)
+    state = initial_sums(
+        initial_state, mask, (*q.shape[:-3], *x.k.shape[-2:], v.shape[-1]), x.v.dtype
+    )
+    before = jnp.concatenate([state.kv, state.k[..., None]], axis=-1)
 
     def token(state, now):
         q_i, k_i, v_i, begins = now
@@ -207,10 +224,10 @@ def linear_attention_recurrent(
         return state, jnp.einsum("...grp,...gpe->...gre", q_i, state)
 
     axis = q.ndim - 3
-    begins = None if x.run is None else begins_at(x.run)
+    begins = begins_at(x.run)
     steps = (jnp.moveaxis(a, axis, 0) for a in (x.q, x.k, x.v))
     steps = (*steps, None if begins is None else jnp.moveaxis(begins, axis, 0))
-    after, out = jax.lax.scan(token, before.astype(x.v.dtype), steps)
+    after, out = jax.lax.scan(token, before, steps)
     return finish(jnp.moveaxis(out, 0, axis), x.sees, v, eps), split_sums(after)
 
 

@@ -1,22 +1,28 @@
 """Linear attention in chunks: matmuls inside, sums between."""
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from functools import partial
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from attn_jax.ops._blocks import fill
+from attn_jax.ops._linear_block import Sizes, Sums, Tokens, attend_block
 from attn_jax.ops._linear_inputs import (
     FeatureMap,
     LinearState,
-    begins_at,
-    causal_inputs,
     elu_plus_one,
-    finish,
     initial_sums,
-    running_sum,
-    split_sums,
+    what_counts,
 )
 from attn_jax.ops._linear_masks import linear_op, require_causal
-from attn_jax.ops._shapes import lift
+from attn_jax.ops._shapes import check_qkv, compute_dtype
 from attn_jax.ops.masks import Mask
+
+# Rows (tokens times query heads) that a CPU works on at a time, measured: they stay in
+# its cache. An accelerator takes all of them at once.
+ROWS_ON_CPU = 4096
 
 
 @linear_op("feature_map", "chunk_size")
@@ -35,11 +41,15 @@ def linear_attention_chunked(
 
         Y_c = Q_c S_{c-1} + tril(Q_c K_c^T) V_c,   S_c = S_{c-1} + K_c^T V_c
 
-    with Q, K after phi and S_c by `jax.lax.associative_scan` over the chunks. Any
-    length: the last chunk is filled with keys of feature 0. Reduces to the quadratic
-    form when one chunk holds the sequence, to `linear_attention_scan` when C = 1.
+    with Q, K after phi and S_c by `jax.lax.associative_scan` over the chunks. On CPU
+    the chunks come in blocks that fit its cache, one after the other. The backward
+    pass keeps the sums before each block and computes those of its chunks again. Any
+    length: the last block is filled with tokens that don't count. Reduces to the
+    quadratic form when one chunk holds the sequence, to `linear_attention_scan` when
+    C = 1.
 
-    Cost: O(t C (p + e) + t p e) time, O(t C + t p e / C) memory.
+    Cost: O(t C (p + e) + t p e) time; memory beside inputs and outputs O(C h (p + e))
+    a block on CPU, O(t C + t p e / C) elsewhere.
 
     Reference: Katharopoulos et al. 2020, equations 9-12, a chunk at a time.
 
@@ -57,70 +67,83 @@ def linear_attention_chunked(
     """
     if not isinstance(chunk_size, int) or chunk_size < 1:
         raise ValueError(f"chunk_size: got {chunk_size!r}; expected an int >= 1")
+    check_qkv(q, k, v)
     mask = require_causal(mask, q, k, "linear_attention_chunked")
-    x = causal_inputs(q, k, v, mask, feature_map, initial_state is not None)
-    before = initial_sums(initial_state, mask, x)
-    t = q.shape[-3]
-    fill = max(1, -(-t // chunk_size)) * chunk_size - t
-    axis = q.ndim - 3
-    q_c, k_c, v_c = (_in_chunks(a, axis, fill, chunk_size) for a in x[:3])
-    run = None if x.run is None else _in_chunks(x.run, axis, fill, chunk_size)
-    carried, after = _chunk_sums(k_c, v_c, run, before)
-    similarity = jnp.einsum("...ncgrp,...nsgp->...ngrcs", q_c, k_c)
-    inside = jnp.tri(chunk_size, dtype=bool)
-    inside = lift(inside, similarity.ndim)
-    if run is not None:
-        alike = run[..., :, None] == run[..., None, :]
-        inside = inside & alike[..., None, None, :, :]
-    similarity = jnp.where(inside, similarity, 0)
-    out = jnp.einsum("...ngrcs,...nsge->...ncgre", similarity, v_c)
-    out = out + _from_before(q_c, carried, run)
-    out = out.reshape(*q.shape[:-3], t + fill, *out.shape[-3:])[..., :t, :, :, :]
-    return finish(out, x.sees, v, eps), after
+    *leading, t, h, _ = q.shape
+    real, sees, run = what_counts(mask, tuple(leading), t, initial_state is not None)
+    dtype = compute_dtype(q, k, v)
+    features = jax.eval_shape(lambda k: feature_map(k.astype(dtype)), k)
+    dtype = jnp.promote_types(dtype, features.dtype)
+    g, e = v.shape[-2:]
+    totals = (*leading, g, features.shape[-1], e)
+    state = initial_sums(initial_state, mask, totals, dtype)
+    if 0 in (*leading, t, h):
+        return jnp.zeros((*leading, t, h, e), v.dtype), state
+    x = Tokens(q, k, v, real, sees, run)
+    x = jax.tree.map(lambda a: a.reshape(-1, *a.shape[len(leading) :]), x)
+    chunk = min(chunk_size, t)
+    sizes = Sizes(*_block_sizes(x.q.shape[0], t, h, chunk), chunk, g, dtype)
+    attend = partial(attend_block, sizes=sizes, feature_map=feature_map, eps=eps)
+    before = LinearState(*(a.reshape(-1, *a.shape[len(leading) + 1 :]) for a in state))
+    out, after = _sweep(attend, sizes, before, x)
+    after = LinearState(*(a.reshape(*leading, g, *a.shape[1:]) for a in after))
+    return out.reshape(*leading, t, h, e), after
 
 
-def _chunk_sums(
-    k: Float[Array, "*b n c g p"],
-    v: Float[Array, "*b n c g e"],
-    run: Int[Array, "*b n c"] | None,
-    before: Float[Array, "*b g p e"] | None,
-) -> tuple[Float[Array, "*b n g p e"], LinearState]:
-    """The sums carried into each chunk, and those after the last."""
-    begins = None
-    if run is not None:
-        k = jnp.where((run == run[..., -1:])[..., None, None], k, 0)
-        begins = begins_at(run[..., -1])
-    terms = jnp.einsum("...ncgp,...ncge->...ngpe", k, v)
-    sums = running_sum(terms, begins)
-    if before is not None:
-        sums = sums + before[..., None, :, :, :]
-    first = jnp.zeros_like(sums[..., 0, :, :, :]) if before is None else before
-    carried = jnp.concatenate(
-        [first[..., None, :, :, :], sums[..., :-1, :, :, :]], axis=-4
-    )
-    return carried, split_sums(sums[..., -1, :, :, :])
+def _sweep(
+    attend: Any, sizes: Sizes, before: LinearState, x: Tokens
+) -> tuple[Float[Array, "b t h e"], LinearState]:
+    """All blocks, one after the other; the sums start anew with each example.
+
+    Either a block holds whole examples or an example holds whole blocks.
+    """
+    b, t = x.q.shape[:2]
+    blocks = -(-t // (sizes.n * sizes.c))
+    x = _filled(x, blocks * sizes.n * sizes.c)
+    steps = jax.tree.map(lambda a: a.reshape(-1, sizes.tokens, *a.shape[2:]), x)
+    u = sizes.examples * sizes.g
+    before = LinearState(*(a.reshape(-1, u, *a.shape[1:]) for a in before))
+    n = steps.q.shape[0]
+    # In a loop nothing can merge the second computation with the first.
+    attend = jax.checkpoint(attend, prevent_cse=n == 1)
+
+    def first(i: Any, tokens: Tokens) -> Sums:
+        run = tokens.run
+        run = None if run is None else run.reshape(sizes.examples, -1)[:, 0]
+        return Sums(before.kv[i], before.k[i], run)
+
+    def step(sums: Sums, now: Any) -> Any:
+        i, tokens = now
+        begins = partial(jnp.where, i % blocks == 0)
+        sums = jax.tree.map(begins, first(i // blocks, tokens), sums)
+        sums, out = attend(sums, tokens)
+        return sums, (out, LinearState(sums.kv, sums.k))
+
+    start = first(0, jax.tree.map(lambda a: a[0], steps))
+    _, (out, after) = jax.lax.scan(step, start, (jnp.arange(n), steps))
+    last = slice(blocks - 1, None, blocks)
+    after = LinearState(*(a[last].reshape(-1, *a.shape[2:]) for a in after))
+    return out.reshape(b, -1, *out.shape[2:])[:, :t], after
 
 
-def _from_before(
-    q: Float[Array, "*b n c g r p"],
-    carried: Float[Array, "*b n g p e"],
-    run: Int[Array, "*b n c"] | None,
-) -> Float[Array, "*b n c g r e"]:
-    """Q_c S_{c-1}, for tokens of the segment that the chunk before ended in."""
-    if run is None:
-        return jnp.einsum("...ncgrp,...ngpe->...ncgre", q, carried)
-    ends = jnp.concatenate([jnp.zeros_like(run[..., :1, -1]), run[..., :-1, -1]], -1)
-    same = (run == ends[..., None])[..., None, None, None]
-    # Twice: sums of another segment may have overflowed, and 0 times inf is NaN.
-    out = jnp.einsum("...ncgrp,...ngpe->...ncgre", jnp.where(same, q, 0), carried)
-    return jnp.where(same, out, 0)
+def _block_sizes(b: int, t: int, h: int, chunk: int) -> tuple[int, int]:
+    """Examples and chunks a block."""
+    chunks = -(-t // chunk)
+    if jax.default_backend() != "cpu":
+        return b, chunks
+    most = max(1, ROWS_ON_CPU // (h * chunk))
+    if chunks <= most:
+        return max(n for n in range(1, most // chunks + 1) if b % n == 0), chunks
+    blocks = -(-chunks // most)
+    return 1, -(-chunks // blocks)
 
 
-def _in_chunks(x: Array, axis: int, fill: int, size: int) -> Array:
-    """Axis of length t, filled at its end, as axes (n, c)."""
-    widths = [(0, 0)] * x.ndim
-    widths[axis] = (0, fill)
-    kind = "edge" if jnp.issubdtype(x.dtype, jnp.integer) else "constant"
-    x = jnp.pad(x, widths, mode=kind)
-    n = x.shape[axis] // size
-    return x.reshape(*x.shape[:axis], n, size, *x.shape[axis + 1 :])
+def _filled(x: Tokens, t: int) -> Tokens:
+    """Tokens up to length t, of which the last don't count."""
+    if x.q.shape[1] == t:
+        return x
+    if x.real is None:
+        x = x._replace(real=jnp.ones(x.k.shape[:2], bool))
+    run = None if x.run is None else fill(x.run, 1, t, mode="edge")
+    x = jax.tree.map(lambda a: fill(a, 1, t), x._replace(run=None))
+    return x._replace(run=run)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attn_jax import ops
-from attn_jax.ops import masks
+from attn_jax.ops import linear_chunked, masks
 from tests.ops import oracles
 from tests.ops.oracles import assert_close, assert_same_bits
 
@@ -1004,3 +1004,40 @@ def test_shapes_that_do_not_fit_raise_with_numbers(form, plain_errors):
         FORMS[form](
             ones, ones, ones, mask=masks.causal() & masks.padding(jnp.ones(4, bool))
         )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_query_of_any_size_leaves_the_gradients_of_others_finite(form):
+    """Its similarities to the keys overflow, and must not meet a gradient of 0."""
+    (q, k, v), *_ = arrays((1,), dtype=np.float32)
+    q = q.at[:, 4].set(3e38)
+    run = functools.partial(FORMS[form], mask=masks.causal())
+    out, pull = jax.vjp(lambda k, v: first_of(run(q, k, v)), k, v)
+    cotangent = jnp.ones(out.shape).at[:, 4].set(0)
+    assert all(np.isfinite(g).all() for g in pull(cotangent))
+
+
+def first_of(result):
+    """The output, also of a form that returns a state with it."""
+    return result[0] if isinstance(result, tuple) else result
+
+
+@pytest.mark.parametrize("rows", [1, 2 * H * CHUNK])
+def test_blocks_of_any_size_equal_the_oracle(x64, monkeypatch, rows):
+    """Three blocks an example, or two: elsewhere here a block holds all examples."""
+    monkeypatch.setattr(linear_chunked, "ROWS_ON_CPU", rows)
+    jax.clear_caches()
+    real = jnp.asarray(REAL)
+    padded = masks.causal() & masks.padding(real, real)
+    rules = [oracles.causal(), oracles.padding(REAL, REAL)]
+    known = {"counted": REAL, "answered": REAL, "with_state": True}
+    check("chunked", arrays(), 1e-12, padded, rules, **known)
+    check(
+        "chunked",
+        arrays(),
+        1e-12,
+        padded & masks.segments(jnp.asarray(IDS)),
+        [*rules, oracles.segments(IDS)],
+        counted=LAST,
+    )
+    jax.clear_caches()
