@@ -1,0 +1,38 @@
+"""Other libraries; what isn't installed here is named, not skipped in silence."""
+
+import importlib.util
+from collections.abc import Callable
+
+from benchmarks.peers import jax_peers
+from benchmarks.problem import Case
+
+REMEDY = "make bench PEERS=1 brings it"
+
+
+def found(say: Callable[[str], None]) -> dict[str, bool]:
+    """Which optional peers are here; a line for each that isn't."""
+    here = {name: importlib.util.find_spec(name) is not None for name in PEERS}
+    for name, installed in here.items():
+        if not installed:
+            say(f"{name} is not installed: {PEERS[name]} left out; {REMEDY}")
+    return here
+
+
+def cases(here: dict[str, bool]) -> list[Case]:
+    """The attention functions of the peers that are here."""
+    found = list(jax_peers.CASES)
+    if here["tokamax"]:
+        from benchmarks.peers import tokamax_attention
+
+        found += tokamax_attention.CASES
+    if here["torch"]:
+        from benchmarks.peers import torch_attention
+
+        found += torch_attention.CASES
+    return found
+
+
+PEERS = {
+    "tokamax": "its attention functions are",
+    "torch": "PyTorch's attention functions and training step are",
+}
