@@ -8,6 +8,8 @@ from typing import Any
 import jax
 
 Call = Callable[[], Any]
+# Mean seconds of so many calls, one after the other.
+Turn = Callable[[int], float]
 
 
 class NotBlockedError(RuntimeError):
@@ -37,43 +39,43 @@ def timed(call: Call) -> float:
     return seconds
 
 
+def local(call: Call) -> Turn:
+    """Turns of a call in this process."""
+    return lambda count: sum(timed(call) for _ in range(count)) / count
+
+
 def interleave(
-    calls: Mapping[str, Call],
+    turns: Mapping[str, Turn],
     *,
     rounds: int,
     at_least: float = 0.02,
-    pause: float = 0.002,
-    repeats: Mapping[str, int] | None = None,
+    pause: float = 0.005,
 ) -> dict[str, list[float]]:
     """Seconds a call, `rounds` of them for each, one round after the other.
 
-    A round goes once over all calls, every other one backwards, so that neither a busy
-    moment nor a neighbour falls on one of them alone. Each is called once before, which
-    isn't counted. A call shorter than `at_least` is repeated within its turn, and its
-    turn gives the mean.
+    A round goes once over all, every other one backwards, so that neither a busy moment
+    nor a neighbour falls on one of them alone. Each has two turns before, which aren't
+    counted. A call shorter than `at_least` is repeated within its turn, and its turn
+    gives the mean.
 
     Args:
-      calls: each blocks until its result is there.
-      rounds: turns of each.
+      turns: of calls that block until their result is there.
+      rounds: counted turns of each.
       at_least: seconds of a turn.
       pause: seconds between turns, in which threads that spin go to sleep.
-      repeats: calls a turn, where they shall not follow from `at_least`.
     """
-    times = {name: max(timed(call), 1e-9) for name, call in calls.items()}
-    times = {name: min(times[name], timed(call)) for name, call in calls.items()}
-    counts = {
-        name: max(1, round(at_least / seconds)) for name, seconds in times.items()
-    }
-    counts |= repeats or {}
-    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in turns.values():
+        turn(1)
+    seconds = {name: max(turn(1), 1e-9) for name, turn in turns.items()}
+    counts = {name: max(1, round(at_least / x)) for name, x in seconds.items()}
+    samples: dict[str, list[float]] = {name: [] for name in turns}
     collecting = gc.isenabled()
     gc.disable()
     try:
         for n in range(rounds):
-            for name in list(calls)[:: -1 if n % 2 else 1]:
+            for name in list(turns)[:: -1 if n % 2 else 1]:
                 time.sleep(pause)
-                turn = sum(timed(calls[name]) for _ in range(counts[name]))
-                samples[name].append(turn / counts[name])
+                samples[name].append(turns[name](counts[name]))
     finally:
         if collecting:
             gc.enable()

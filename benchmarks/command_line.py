@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.config import PRESETS, BenchConfig
+from benchmarks.config import PARTS, PRESETS, BenchConfig
 
 PROGRAM = "python -m benchmarks"
 
@@ -22,13 +22,22 @@ def parse(arguments: Sequence[str]) -> BenchConfig:
         if entry.name != "preset":
             option = "--" + entry.name.replace("_", "-")
             parser.add_argument(option, **_reading(entry.default))
-    given = {name: x for name, x in vars(parser.parse_args(arguments)).items() if x}
-    return replace(PRESETS[given.pop("preset")], **given)
+    read = vars(parser.parse_args(arguments))
+    given = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in read.items()
+        if value is not None
+    }
+    config = replace(PRESETS[given.pop("preset")], **given)
+    unknown = set(config.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"--parts: got {sorted(unknown)}; expected of {', '.join(PARTS)}")
+    return config
 
 
 def _reading(default: Any) -> dict[str, Any]:
     """How a field is read from words."""
-    if default is None:
+    if default is None or isinstance(default, tuple):
         return {"nargs": "+", "metavar": "WORD"}
     kind = Path if isinstance(default, Path) else type(default)
     return {"type": kind, "metavar": kind.__name__.upper()}

@@ -1,7 +1,10 @@
 """What a run measures."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
+
+PARTS = ("sweep", "memory", "short", "per_batch", "decoding", "large", "training")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,10 +20,12 @@ class BenchConfig:
       dtype: of inputs, float32 or bfloat16.
       matmul: side of the square matrices whose product measures the machine.
       only: substrings; measures cases whose names hold one of them. None is all.
-      parts: sections of the run.
+      parts: of PARTS, what is measured.
       max_seconds: a call predicted to take longer is left out.
       max_bytes: a call whose arrays take more is left out.
-      out: folder of results.json and of the figures.
+      out: folder of results.json.
+      figures: folder of the figures.
+      page: the page that is written from the results.
     """
 
     preset: str = "full"
@@ -34,9 +39,17 @@ class BenchConfig:
     dtype: str = "float32"
     matmul: int = 2048
     only: tuple[str, ...] | None = None
+    parts: tuple[str, ...] = PARTS
     max_seconds: float = 1.5
     max_bytes: float = 9e9
     out: Path = Path("benchmarks")
+    figures: Path = Path("docs/figures")
+    page: Path = Path("docs/performance.md")
+
+    def shown(self) -> dict[str, Any]:
+        """The values, without where they are written to."""
+        places = ("preset", "out", "figures", "page")
+        return {name: x for name, x in asdict(self).items() if name not in places}
 
     @property
     def lengths(self) -> list[int]:
@@ -58,6 +71,10 @@ PRESETS = {
         width=8,
         rank=2,
         matmul=64,
+        max_seconds=60.0,
+        only=("linear", "softmax", "torch"),
         out=Path("runs/bench-quick"),
+        figures=Path("runs/bench-quick"),
+        page=Path("runs/bench-quick/performance.md"),
     ),
 }

@@ -134,6 +134,7 @@ def dense_operations(size: Size) -> float:
 
 
 RANK = Size(1, 1).rank
+SOFTMAX = ("softmax", "softmax dense", "softmax blockwise")
 
 CASES = (
     # Softmax computes the logits again in its backward pass: five products for two.

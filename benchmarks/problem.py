@@ -38,16 +38,18 @@ class Case(NamedTuple):
 
     name: "softmax/attn_jax", as in the results.
     growth: the power of n that its time grows with, the number of tokens being fixed.
-    build: makes its problem at a size.
+    build: makes its problem at a size; None where another process does.
     operations: of a forward pass, two for a multiply-add; None where nobody counts.
     backward: operations of the backward pass as a multiple of those.
+    remote: whether it runs in the process of PyTorch.
     """
 
     name: str
     growth: int
-    build: Callable[[Size], Any]
+    build: Callable[[Size], Any] | None
     operations: Callable[[Size], float] | None = None
     backward: float = 2.0
+    remote: bool = False
 
     def flops(self, size: Size, direction: str) -> float | None:
         if self.operations is None:

@@ -1,106 +1,118 @@
 """Time and memory of every case over the lengths, forward, and forward and backward."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from benchmarks import clock
-from benchmarks.compiling import Compiled, prepare
+from benchmarks.compiling import prepare
 from benchmarks.config import BenchConfig
+from benchmarks.extras import size_of
 from benchmarks.problem import DIRECTIONS, Case, Size, draw
+from benchmarks.worker import Worker
 
 MATMUL = "matmul"
-
-
-class Needed(NamedTuple):
-    """A measurement that a target is about, so that no limit of time leaves it out."""
-
-    name: str
-    direction: str
-    n: int
+TORCH = "benchmarks.peers.torch_attention:build"
 
 
 @dataclass
 class Sweep:
-    """Rows of results, one for each case, direction and length."""
+    """Rows of results, one for each case, direction and length.
+
+    needed: (name, direction, n) of what a target is about: no limit of time leaves it
+        out.
+    worker: where the cases of PyTorch run; None where there are none.
+    """
 
     config: BenchConfig
-    needed: frozenset[Needed]
+    needed: frozenset[tuple[str, str, int]]
     say: Callable[[str], None]
+    worker: Worker | None = None
     rows: list[dict[str, Any]] = field(default_factory=list)
 
-    def run(self, cases: Sequence[Case]) -> None:
+    def run(self, cases: Sequence[Case]) -> list[dict[str, Any]]:
         for n in self.config.lengths:
             for direction in DIRECTIONS:
                 self._group(cases, direction, n)
+        return self.rows
 
     def _group(self, cases: Iterable[Case], direction: str, n: int) -> None:
-        """All cases at one length, interleaved with each other and with the matmul."""
+        """All cases at one length, in turns with each other and with the matmul."""
         size = size_of(self.config, n)
-        calls, rows = {}, []
+        turns, rows = {MATMUL: clock.local(matmul(self.config))}, []
         for case in cases:
             row = {"name": case.name, "direction": direction, "n": n}
             row |= {"batch": size.batch, "flops": case.flops(size, direction)}
-            compiled = self._prepare(case, row, size)
-            if compiled is not None:
-                calls[case.name] = compiled.call
+            turn = self._turn(case, row, size)
+            if turn is not None:
+                turns[case.name] = turn
             rows.append(row)
-        calls[MATMUL] = matmul(self.config)
-        samples = clock.interleave(calls, rounds=self.config.rounds)
-        rows.append({"name": MATMUL, "direction": direction, "n": n})
-        rows[-1]["flops"] = 2 * self.config.matmul**3
+        flops = 2 * self.config.matmul**3
+        rows.append({"name": MATMUL, "direction": direction, "n": n, "flops": flops})
+        samples = clock.interleave(turns, rounds=self.config.rounds)
         for row in rows:
             if row["name"] in samples:
                 row["samples"] = samples[row["name"]]
         self.rows += rows
-        fastest = min(samples, key=lambda name: median(samples[name]))
-        self.say(f"n = {n}, {direction}: {len(samples)} calls, {fastest} the fastest")
+        if self.worker is not None:
+            self.worker.forget()
+        rate = flops / median(samples[MATMUL]) / 1e9
+        self.say(f"n = {n}, {direction}: {len(turns)} calls; matmul {rate:.0f} GFLOP/s")
 
-    def _prepare(self, case: Case, row: dict[str, Any], size: Size) -> Compiled | None:
-        """The compiled case, with its memory noted; None where a rule leaves it out."""
+    def _turn(self, case: Case, row: dict[str, Any], size: Size) -> clock.Turn | None:
+        """Turns of a case, its memory noted; None where a rule leaves it out."""
         reason = self._too_long(case, row)
-        compiled = prepare(case, size, row["direction"], row, self.config.max_bytes)
-        if compiled is None:
-            reason = row["left_out"]
-        if reason is None:
-            return compiled
-        row["left_out"] = reason
-        self.say(f"left out: {case.name}, {row['direction']}, n = {row['n']}: {reason}")
-        return None
+        turn = None
+        if case.remote:
+            if reason is None:
+                turn = self._remote(case, row, size)
+        else:
+            # Compiled also where it isn't run: its memory is known then.
+            prepared = prepare(case, size, row["direction"], row, self.config.max_bytes)
+            if prepared is not None and reason is None:
+                turn = clock.local(prepared.call)
+        if turn is None:
+            reason = row.setdefault("left_out", reason)
+            what = f"{case.name}, {row['direction']}, n = {row['n']}"
+            self.say(f"left out: {what}: {reason}")
+        return turn
+
+    def _remote(self, case: Case, row: dict[str, Any], size: Size) -> Any:
+        """Turns of a case of PyTorch, which measures its memory by running it."""
+        assert self.worker is not None
+        arguments = (case.name, asdict(size), row["direction"], self.config.max_bytes)
+        row |= self.worker.build(case.name, TORCH, *arguments)
+        if "left_out" in row:
+            return None
+        row["temporary_bytes"] = self.worker.memory(case.name)
+        return self.worker.turn(case.name)
 
     def _too_long(self, case: Case, row: dict[str, Any]) -> str | None:
         """Why a case would take too long, judged by the last length."""
-        wanted = Needed(case.name, row["direction"], row["n"])
+        wanted = (case.name, row["direction"], row["n"])
         seconds = self._predicted(case, row)
-        if wanted in self.needed or seconds <= self.config.max_seconds:
-            return None
         limit = self.config.max_seconds
+        if wanted in self.needed or seconds <= limit:
+            return None
         return f"predicted {seconds:.1f} s a call, over max_seconds = {limit:g}"
 
     def _predicted(self, case: Case, row: dict[str, Any]) -> float:
-        """Seconds a call by the last measured length; tokens a batch count once."""
+        """Seconds a call by the last measured length."""
         known = [
-            (past["n"], past["batch"], median(past["samples"]))
+            past
             for past in self.rows
-            if past["name"] == case.name
-            and past["direction"] == row["direction"]
+            if (past["name"], past["direction"]) == (case.name, row["direction"])
             and "samples" in past
         ]
         if not known:
             return 0.0
-        n, batch, seconds = known[-1]
-        rows = row["batch"] / batch
-        return seconds * rows * (row["n"] / n) ** case.growth
-
-
-def size_of(config: BenchConfig, n: int) -> Size:
-    """n tokens a row, as many rows as make the batch."""
-    batch = max(1, config.tokens // n)
-    return Size(n, batch, config.heads, config.width, config.rank, config.dtype)
+        past = known[-1]
+        more = row["batch"] / past["batch"] * (row["n"] / past["n"]) ** case.growth
+        return more * median(past["samples"])
 
 
 def matmul(config: BenchConfig) -> clock.Call:

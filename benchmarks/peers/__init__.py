@@ -3,9 +3,14 @@
 import importlib.util
 from collections.abc import Callable
 
+from benchmarks.mechanisms import linear_operations, softmax_operations
 from benchmarks.peers import jax_peers
 from benchmarks.problem import Case
 
+TORCH = (
+    Case("torch", 2, None, softmax_operations, 2.5, remote=True),
+    Case("torch cumsum", 1, None, linear_operations, remote=True),
+)
 REMEDY = "make bench PEERS=1 brings it"
 
 
@@ -26,9 +31,7 @@ def cases(here: dict[str, bool]) -> list[Case]:
 
         found += tokamax_attention.CASES
     if here["torch"]:
-        from benchmarks.peers import torch_attention
-
-        found += torch_attention.CASES
+        found += TORCH
     return found
 
 

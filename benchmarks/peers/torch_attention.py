@@ -1,7 +1,10 @@
-"""Attention of PyTorch, causal: its fused softmax, linear attention as running sums."""
+"""Attention of PyTorch, causal: its fused softmax, linear attention as running sums.
+
+Imported in the worker alone; the cases stand in benchmarks.peers.
+"""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -9,8 +12,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from benchmarks.mechanisms import linear_operations, softmax_operations
-from benchmarks.problem import Case, Size, draw
+from benchmarks.compiling import too_large
+from benchmarks.problem import Size, draw
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -68,16 +71,22 @@ def linear_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch
     return out / (q * k.cumsum(2)).sum(-1, keepdim=True)
 
 
-def softmax(size: Size) -> TorchProblem:
-    attend = partial(functional.scaled_dot_product_attention, is_causal=True)
-    return TorchProblem(attend, size)
+FUNCTIONS = {
+    "torch": partial(functional.scaled_dot_product_attention, is_causal=True),
+    "torch cumsum": linear_attention,
+}
 
 
-def linear(size: Size) -> TorchProblem:
-    return TorchProblem(linear_attention, size)
-
-
-CASES = [
-    Case("torch", 2, softmax, softmax_operations, 2.5),
-    Case("torch cumsum", 1, linear, linear_operations),
-]
+def build(
+    name: str, size: Mapping[str, Any], direction: str, max_bytes: float
+) -> tuple[Callable[[], Any] | None, dict[str, Any]]:
+    """The call of a case, or why memory is too short for it."""
+    problem = TorchProblem(FUNCTIONS[name], Size(**size))
+    needed = 2 * problem.bytes
+    if name == "torch cumsum":
+        # The sums of every token, their terms, and as much again backwards.
+        states = problem.bytes // 4 * problem.size.width
+        needed += (2 if direction == "forward" else 4) * states
+    if needed > max_bytes:
+        return None, {"left_out": too_large(needed, max_bytes)}
+    return problem.call(direction), {}
