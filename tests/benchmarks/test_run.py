@@ -23,7 +23,12 @@ def folder(tmp_path):
 @pytest.fixture
 def alone(monkeypatch):
     """As if no optional peer were installed."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    find = importlib.util.find_spec
+
+    def without(name, *rest):
+        return None if name in peers.PEERS else find(name, *rest)
+
+    monkeypatch.setattr(importlib.util, "find_spec", without)
 
 
 def test_a_run_writes_results_figures_and_a_page(folder, alone, capsys):
