@@ -54,9 +54,9 @@ def interleave(
     """Seconds a call, `rounds` of them for each, one round after the other.
 
     A round goes once over all, every other one backwards, so that neither a busy moment
-    nor a neighbour falls on one of them alone. Each has two turns before, which aren't
-    counted. A call shorter than `at_least` is repeated within its turn, and its turn
-    gives the mean.
+    nor a neighbour falls on one of them alone. Each has a turn or two before, which
+    aren't counted. A call shorter than `at_least` is repeated within its turn, and its
+    turn gives the mean.
 
     Args:
       turns: of calls that block until their result is there.
@@ -64,9 +64,11 @@ def interleave(
       at_least: seconds of a turn.
       pause: seconds between turns, in which threads that spin go to sleep.
     """
-    for turn in turns.values():
-        turn(1)
-    seconds = {name: max(turn(1), 1e-9) for name, turn in turns.items()}
+    seconds = {}
+    for name, turn in turns.items():
+        first = turn(1)
+        # The first call of a short one is mostly what happens once.
+        seconds[name] = max(turn(1) if first < 1 else first, 1e-9)
     counts = {name: max(1, round(at_least / x)) for name, x in seconds.items()}
     samples: dict[str, list[float]] = {name: [] for name in turns}
     collecting = gc.isenabled()

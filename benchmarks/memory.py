@@ -1,8 +1,9 @@
-"""Memory: what XLA allots, what the operating system saw, what a device counted."""
+"""Memory as XLA allots it and as the operating system sees it."""
 
 import ctypes
 import gc
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,6 +33,13 @@ def growth(call: Callable[[], Any]) -> int | None:
     before = _field("VmRSS")
     call()
     return max(0, _field("VmHWM") - before)
+
+
+def cores() -> int:
+    """Processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def of_fresh_process(module: str, *arguments: str) -> dict[str, Any]:

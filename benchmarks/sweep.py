@@ -88,7 +88,6 @@ class Sweep:
         row |= self.worker.build(case.name, TORCH, *arguments)
         if "left_out" in row:
             return None
-        row["temporary_bytes"] = self.worker.memory(case.name)
         return self.worker.turn(case.name)
 
     def _too_long(self, case: Case, row: dict[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import clock, memory
+from benchmarks import clock
 
 
 class WorkerError(RuntimeError):
@@ -43,10 +43,6 @@ class Worker:
     def turn(self, name: str) -> clock.Turn:
         """Mean seconds of so many calls."""
         return lambda count: self._ask("time", name, count)
-
-    def memory(self, name: str) -> int | None:
-        """Growth of resident memory in a call."""
-        return self._ask("memory", name)
 
     def forget(self) -> None:
         """Free all calls and their arrays."""
@@ -83,6 +79,4 @@ def _answer(calls: dict[str, Callable[[], Any]], verb: str, *rest: Any) -> Any:
         return facts
     if verb == "time":
         return clock.local(calls[rest[0]])(rest[1])
-    if verb == "memory":
-        return memory.growth(calls[rest[0]])
     return calls.clear()

@@ -12,10 +12,12 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from benchmarks import memory
 from benchmarks.compiling import too_large
 from benchmarks.problem import Size, draw
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+torch.set_num_threads(memory.cores())
 
 
 def synchronise() -> None:
@@ -89,4 +91,15 @@ def build(
         needed += (2 if direction == "forward" else 4) * states
     if needed > max_bytes:
         return None, {"left_out": too_large(needed, max_bytes)}
-    return problem.call(direction), {}
+    call = problem.call(direction)
+    return call, {"temporary_bytes": growth(call)}
+
+
+def growth(call: Callable[[], Any]) -> int | None:
+    """How far a call drives up the memory in use, its results included."""
+    if DEVICE != "cuda":
+        return memory.growth(call)
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    return torch.cuda.max_memory_allocated() - before

@@ -75,7 +75,6 @@ def training_step(
     compiled: bool,
 ) -> tuple[Callable[[], Any], dict[str, Any]]:
     """A call that trains one step, and what the model is: parameters and first loss."""
-    torch.set_num_threads(torch.get_num_threads())
     model = Decoder(**sizes)
     load(model, weights)
     model.to(DEVICE)
