@@ -96,7 +96,7 @@ def up_to_date(stamp: Path, wanted: str) -> bool:
 
 
 def install(
-    venv: Path, base: Path, arguments: Sequence[str | Path], pinned: bool
+    venv: Path, base: Path, arguments: Sequence[str | Path], pinned: bool = True
 ) -> None:
     """Installs into `venv`, at the pinned versions unless told otherwise."""
     quiet = [] if sys.stdout.isatty() else ["--quiet", "--quiet"]
