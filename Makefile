@@ -5,6 +5,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 # The interpreter that `.venv` is made with, once; afterwards that of `.venv` itself.
 PYTHON ?= $(shell $(PY) -c "" 2>/dev/null && echo $(PY) || echo python3)
+# What the benchmark compares with has an environment of its own, at versions of its own.
+PEERS ?=
+PEERS_VENV := .venv-peers
 # Arguments of the demo, as in: make demo ARGS="--mechanisms softmax linear".
 ARGS ?=
 # Arguments of pytest, as in: make pytest TESTS="tests/ops -k linear".
@@ -17,8 +20,8 @@ EXACT := --exact
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types pytest smoke constraints python \
-	environment-test environment-experiments clean
+.PHONY: help demo bench test lint format types pytest smoke constraints python \
+	environment-test environment-experiments environment-peers clean
 
 help: ## list the targets
 	@echo "make TARGET [PYTHON=python3.12]"
@@ -27,6 +30,9 @@ help: ## list the targets
 
 demo: environment-experiments ## compare the mechanisms on real text; ARGS="--steps 50 ..."
 	$(PY) -m experiments.compare $(ARGS)
+
+bench: environment-$(if $(PEERS),peers,experiments) ## measure speed and memory; ARGS="quick", PEERS=1 brings the others
+	$(if $(PEERS),$(PEERS_VENV)/bin/python,$(PY)) -m benchmarks $(ARGS)
 
 test: environment-test ## every check and every test: lint, types, pytest, smoke
 	@$(MAKE) --no-print-directory lint
@@ -67,3 +73,6 @@ python:
 
 environment-test environment-experiments: environment-%: python
 	@$(PYTHON) tools/environment.py $(EXACT) $(VENV) $*
+
+environment-peers: python
+	@$(PYTHON) tools/environment.py --unpinned $(PEERS_VENV) peers

@@ -95,14 +95,17 @@ def up_to_date(stamp: Path, wanted: str) -> bool:
     return stamp.is_file() and stamp.read_text().strip() == wanted
 
 
-def install(venv: Path, base: Path, arguments: Sequence[str | Path]) -> None:
-    """Installs into `venv` at the pinned versions."""
+def install(
+    venv: Path, base: Path, arguments: Sequence[str | Path], pinned: bool = True
+) -> None:
+    """Installs into `venv`, at the pinned versions unless told otherwise."""
     quiet = [] if sys.stdout.isatty() else ["--quiet", "--quiet"]
-    options = ["--disable-pip-version-check", *quiet, "--constraint", CONSTRAINTS]
+    pins = ["--constraint", CONSTRAINTS] if pinned else []
+    options = ["--disable-pip-version-check", *quiet, *pins]
     run([*pip_for(venv, base), "install", *options, *arguments])
 
 
-def set_up(venv: Path, extra: str, base: Path) -> None:
+def set_up(venv: Path, extra: str, base: Path, pinned: bool) -> None:
     """Leaves `venv` with the package in place and one of its extras.
 
     The path of the clone is a part of the stamp: an installation in place points to
@@ -115,8 +118,9 @@ def set_up(venv: Path, extra: str, base: Path) -> None:
     create(venv, base)
     print(f"Installing attn_jax[{extra}] into {venv} (some minutes)", flush=True)
     # The build backend comes first and pinned; nothing is built with another one.
-    install(venv, base, ["hatchling"])
-    install(venv, base, ["--no-build-isolation", "--editable", f".[{extra}]"])
+    install(venv, base, ["hatchling"], pinned)
+    package = ["--no-build-isolation", "--editable", f".[{extra}]"]
+    install(venv, base, package, pinned)
     stamp.write_text(wanted + "\n")
 
 
@@ -130,6 +134,11 @@ def main() -> None:
         action="store_true",
         help="fail where the environment has another Python than the one running this",
     )
+    parser.add_argument(
+        "--unpinned",
+        action="store_true",
+        help="leave the versions of constraints.txt aside",
+    )
     arguments = parser.parse_args()
     venv = ROOT / arguments.venv
     # An activated environment must not be the parent of the one that replaces it.
@@ -142,7 +151,7 @@ def main() -> None:
         )
     if not (importlib.util.find_spec("venv")):
         raise SetupError(f"{base} has no module venv: install python3-venv.")
-    set_up(venv, arguments.extra, base)
+    set_up(venv, arguments.extra, base, pinned=not arguments.unpinned)
 
 
 if __name__ == "__main__":

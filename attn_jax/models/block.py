@@ -81,9 +81,21 @@ class Block(nnx.Module):
 
     def _feed_forward(self, x: Array, rng: Any) -> Array:
         def forward(y: Array) -> Array:
-            return dropout(self.forward(y), self.dropout_rate, rng)
+            y = _keeping_products(self.forward)(y)
+            return dropout(y, self.dropout_rate, rng)
 
         return self._residual(x, self.forward_norm, forward)
 
     def _residual(self, x: Array, norm: Any, layer: Any) -> Array:
+        norm = _keeping_products(norm)
         return x + layer(norm(x)) if self.pre else norm(x + layer(x))
+
+
+def _keeping_products(layer: Any) -> Any:
+    """The layer, of which only products of matrices are kept for the backward pass.
+
+    What lies between them is cheap to compute again. A scan over layers would write
+    each of its steps to memory: six arrays of width d_ff for a gelu, where one will do.
+    """
+    policy = jax.checkpoint_policies.dots_saveable
+    return jax.checkpoint(lambda x: layer(x), policy=policy, prevent_cse=False)

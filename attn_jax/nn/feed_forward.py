@@ -1,5 +1,6 @@
 """The feed-forward layer of a block (Vaswani et al. 2017, equation 2)."""
 
+import math
 from typing import Any
 
 import jax
@@ -42,4 +43,7 @@ class FeedForward(nnx.Module):
         self.down = nnx.Linear(d_ff, d_model, kernel_init=scaled, rngs=down, **options)
 
     def __call__(self, x: Float[Array, "*b t m"]) -> Float[Array, "*b t m"]:
-        return self.down(self.activation(self.up(x)))
+        # As one matrix of tokens: XLA copies more axes around to get there backwards.
+        tokens = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+        y = self.down(self.activation(self.up(tokens)))
+        return y.reshape(*x.shape[:-1], y.shape[-1])

@@ -10,7 +10,7 @@ from flax import nnx
 
 from attn_jax import models, nn
 from attn_jax.ops import masks
-from tests.models.cases import F32, LAYERS, VOCAB, B, T, config, decoder, ids
+from tests.models.cases import F32, LAYERS, VOCAB, B, F, M, T, config, decoder, ids
 from tests.models.oracle import layer
 from tests.nn.cases import light_jit
 from tests.ops.oracles import assert_close, assert_same_bits
@@ -186,6 +186,19 @@ def initial(**options):
 @pytest.fixture(scope="module")
 def reference():
     return initial()
+
+
+def test_a_scan_keeps_one_array_of_the_feed_forward_width():
+    graph, state = nnx.split(decoder(num_layers=3))
+    tokens = jnp.asarray(ids(0, B, T))
+
+    def kept(state):
+        return jax.vjp(lambda s: nnx.merge(graph, s)(tokens), state)[1]
+
+    shapes = [x.shape for x in jax.tree.leaves(jax.eval_shape(kept, state))]
+    wide = [shape for shape in shapes if shape[0] == 3 and shape[-1] == F]
+    # Beside the weights: what the first product gives, and nothing made from it.
+    assert sorted(wide) == [(3, M, F), (3, B * T, F)]
 
 
 def test_scanned_and_unrolled_layers_start_from_the_same_values(reference):

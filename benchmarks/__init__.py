@@ -1,0 +1,1 @@
+"""How fast the mechanisms are, beside other libraries: `python -m benchmarks`."""

@@ -1,0 +1,8 @@
+"""`python -m benchmarks [preset] [--field value ...]`."""
+
+import sys
+
+from benchmarks.main import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
