@@ -7,7 +7,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from attn_jax.ops._blocks import Grid, block_states, corner, example, fill, piece, tile
+from attn_jax.ops._blocks import (
+    Grid,
+    block_states,
+    causal_edges,
+    corner,
+    example,
+    fill,
+    piece,
+    tile,
+)
 from attn_jax.ops.masks import Mask
 
 LOG2_E = 1.4426950408889634
@@ -45,6 +54,17 @@ class Inputs(NamedTuple):
     bias: Float[Array, "#b #h #t #s"] | None
     factor: Float[Array, ""]  # of the dot products
     cap: Any  # Float[Array, ""], to base 2, or None
+
+
+class Visible(NamedTuple):
+    """A tile that some of is visible: which keys to some row, which rows see some."""
+
+    tile: Bool[Array, "#u bk rows"]
+    keys: Bool[Array, "#u bk 1"]
+    rows: Bool[Array, "#u 1 rows"]
+
+    def hide(self, x: Array, value: Any) -> Array:
+        return jnp.where(self.tile, x, value)
 
 
 class Step:
@@ -89,7 +109,7 @@ class Step:
     def by_state(
         self, i: Any, j: Any, visit: Callable[[Any], Any], nothing: Any
     ) -> Any:
-        """visit(None) where all of block (i, j) is visible, visit(allowed) where some.
+        """visit(None) where all of block (i, j) is visible, visit(Visible) where some.
 
         nothing: what stands for a block without anything; None is zeros.
         """
@@ -103,7 +123,7 @@ class Step:
             (
                 lambda: nothing,
                 lambda: visit(None),
-                lambda: visit(self._allowed(i, j)),
+                lambda: visit(self._visible(i, j)),
             ),
         )
 
@@ -125,7 +145,7 @@ class Step:
         tanh = None
         if self.x.cap is not None:
             # A hidden one may have overflowed to NaN, which the slope would keep.
-            dots = dots if allowed is None else jnp.where(allowed, dots, 0)
+            dots = dots if allowed is None else allowed.hide(dots, 0)
             tanh = jnp.tanh(dots)
             dots = self.x.cap * tanh
         if self.x.bias is not None:
@@ -169,14 +189,20 @@ class Step:
         at = (self.b, self.h0, i * self.grid.bq, j * self.grid.bk)
         return corner(bias, at)
 
-    def _allowed(self, i: Any, j: Any) -> Bool[Array, "#u bk rows"]:
+    def _visible(self, i: Any, j: Any) -> Visible:
         u, r = self.layout.u, self.layout.r
         allowed = tile(self.rules, self.grid, i, j, self.h0, u * r)
         if allowed.shape[0] == 1:
             allowed = jnp.broadcast_to(allowed[None], (1, r, *allowed.shape[1:]))
         else:
             allowed = allowed.reshape(u, r, *allowed.shape[1:])
-        return _to_tile(allowed)
+        allowed = _to_tile(allowed)
+        edges = causal_edges(self.rules, self.grid, i, j)
+        if edges is None:
+            keys, rows = (jnp.any(allowed, axis, keepdims=True) for axis in (-1, -2))
+        else:
+            keys, rows = edges[0][None, :, None], jnp.tile(edges[1], r)[None, None, :]
+        return Visible(allowed, keys, rows)
 
     def _take(
         self, a: Array, head: Any, heads: int, length: int, filled: float = 0.0

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from attn_jax.ops._mask_rules import (
+    Causal,
     Dense,
     Padding,
     Positional,
@@ -132,6 +133,18 @@ def tile(
             part = jax.lax.dynamic_slice(rule.array, at, sizes)
         allowed = allowed & part
     return allowed
+
+
+def causal_edges(mask: Mask, grid: Grid, i: Any, j: Any) -> tuple[Array, Array] | None:
+    """Of block (i, j): Bool[bk] keys that some query sees, Bool[bq] queries that see.
+
+    Known without the tile where causality is the only rule; None elsewhere.
+    """
+    if len(mask.rules) != 1 or not isinstance(mask.rules[0], Causal):
+        return None
+    queries = mask.rules[0].start + i * grid.bq + jnp.arange(grid.bq)
+    keys = j * grid.bk + jnp.arange(grid.bk)
+    return (keys <= queries[-1]) & (keys < grid.s), queries >= keys[0]
 
 
 def corner(x: Array, at: tuple[Any, ...]) -> tuple[Any, ...]:

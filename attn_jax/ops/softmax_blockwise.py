@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from attn_jax.ops._block_step import LOG2_E, Inputs, Layout, Step
+from attn_jax.ops._block_step import LOG2_E, Inputs, Layout, Step, Visible
 from attn_jax.ops._blocks import Grid, flat_bias, per_example
 from attn_jax.ops._shapes import compute_dtype
 from attn_jax.ops.masks import Mask
@@ -193,19 +193,15 @@ def _t(x: Array) -> Array:
     return jnp.swapaxes(x, -1, -2)
 
 
-def _hide(allowed: Any, tile: Array, value: Any) -> Array:
-    return tile if allowed is None else jnp.where(allowed, tile, value)
+def _hide(allowed: Visible | None, tile: Array, value: Any) -> Array:
+    return tile if allowed is None else allowed.hide(tile, value)
 
 
-def _seen(allowed: Any, keys: Float[Array, "u bk f"]) -> Float[Array, "u bk f"]:
+def _seen(allowed: Visible | None, keys: Float[Array, "u bk f"]) -> Array:
     """Keys with 0 where no row of the tile sees them: they may hold NaN."""
-    if allowed is None:
-        return keys
-    return jnp.where(jnp.any(allowed, -1, keepdims=True), keys, 0)
+    return keys if allowed is None else jnp.where(allowed.keys, keys, 0)
 
 
-def _seeing(allowed: Any, q_t: Float[Array, "u d rows"]) -> Float[Array, "u d rows"]:
+def _seeing(allowed: Visible | None, q_t: Float[Array, "u d rows"]) -> Array:
     """Rows with 0 where they see no key of the tile."""
-    if allowed is None:
-        return q_t
-    return jnp.where(jnp.any(allowed, -2, keepdims=True), q_t, 0)
+    return q_t if allowed is None else jnp.where(allowed.rows, q_t, 0)
