@@ -86,7 +86,7 @@ class Decoder(nnx.Module):
             positions = token_positions(mask, leading, t)
         else:
             limit = self.config.max_length
-            positions = clean_positions(positions, tokens.shape, real, limit)
+            positions = clean_positions(positions, tokens.shape, real, limit, mask)
         first, second = (None, None) if rng is None else jax.random.split(rng)
         x = self.embedding(tokens, positions)
         x = dropout(x, self.config.dropout_rate, first)

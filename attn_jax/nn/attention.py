@@ -194,7 +194,7 @@ class Attention(nnx.Module):
         else:
             mine = real if context is None else queries
             limit = self.config.mechanism.limit
-            positions = clean_positions(positions, x.shape[:-1], mine, limit)
+            positions = clean_positions(positions, x.shape[:-1], mine, limit, mask)
             seen = positions if context is None else seen
         v = self.value(attended)
         keys = self.mechanism.keys(attended, seen)
