@@ -60,7 +60,8 @@ class Decoder(nnx.Module):
           mask: padding, segments, a window, ...; the decoder adds causality itself.
             `prefix(length)` already says what of the future is visible, so that a
             prefix language model is `decoder(tokens, mask=masks.prefix(length))`.
-          positions: None counts real tokens; a packed segment starts at 0.
+          positions: None counts real tokens; a packed segment starts at 0. Concrete
+            ones that start anew, without segments, warn: they keep nothing apart.
           rng: key for dropout; None is evaluation.
 
         Raises:
