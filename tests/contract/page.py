@@ -1,6 +1,7 @@
 """docs/contract.md, from the laws, the promises and the last measured run."""
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,17 +26,21 @@ def page(results: Mapping[str, Any]) -> str:
     sections = [
         INTRODUCTION,
         "## Laws\n",
-        f"Tests that passed ({versions}), counted from their ids. A test that covers a "
-        "mechanism with and without exclusion at once is counted in the first of the "
-        "two rows.\n",
+        _prose(
+            f"Tests that passed ({versions}), counted from their ids. One that covers "
+            "a mechanism with and without exclusion at once is counted in the first of "
+            "the two rows."
+        ),
         _laws(results["laws"], "mechanism", results["mechanisms"]),
         "The same for the operations under them, by the file of the test:\n",
         _laws(results["laws"], "operation", results["operations"]),
         "## Rounding\n",
-        f"Relative error (Frobenius norm) of a layer over {KEYS:,} keys against NumPy "
-        "in float64 on the same rounded numbers, projections included. "
-        f"`{SOFTMAX}` stands between the projections of the softmax layer, `{LAYER}` "
-        f"has its parameters. On {results['device']}.\n",
+        _prose(
+            f"Relative error (Frobenius norm) of a layer over {KEYS:,} keys against "
+            "NumPy in float64 on the same rounded numbers, projections included. "
+            f"`{SOFTMAX}` stands between the projections of the softmax layer, "
+            f"`{LAYER}` has its parameters. On {results['device']}."
+        ),
         _errors(results["errors"]),
         "## Promises\n",
         "Faults that users of other libraries met, as promises, by their number.\n",
@@ -50,8 +55,14 @@ def results() -> dict[str, Any]:
     return json.loads(RESULTS.read_text(encoding="utf-8"))
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], align: str) -> str:
-    lines = [head, [align] * len(head), *rows]
+def _prose(text: str) -> str:
+    return textwrap.fill(text, 88, break_on_hyphens=False) + "\n"
+
+
+def _table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], align: str = ":--"
+) -> str:
+    lines = [head, [":--", *[align] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
@@ -61,7 +72,7 @@ def _laws(counts: Mapping[str, Any], what: str, subjects: Sequence[str]) -> str:
         [f"`{name}`", *(str(counts[str(n)].get(name, "")) for n in laws)]
         for name in subjects
     ]
-    return _table([what, *(entry["law"] for entry in laws.values())], rows, ":--")
+    return _table([what, *(entry["law"] for entry in laws.values())], rows, "--:")
 
 
 def _errors(errors: Mapping[str, Mapping[str, float | None]]) -> str:
@@ -83,7 +94,7 @@ def _promises() -> str:
             tests = ", ".join(_link(test) for test in entry["tests"])
             note = f"; {entry['note']}" if "note" in entry else ""
             rows.append([str(number), entry["promise"], tests + note])
-    return _table(["", "promise", "tests"], rows, ":--")
+    return _table(["", "promise", "tests"], rows)
 
 
 def _link(test: str) -> str:
@@ -98,4 +109,4 @@ def _absent() -> str:
         for number, entry in read("lines").items()
         if "absent" in entry
     ]
-    return _table(["", "promise", "reason"], rows, ":--")
+    return _table(["", "promise", "reason"], rows)
