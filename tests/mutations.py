@@ -183,6 +183,28 @@ MUTATIONS = (
         (f"{LINEAR}::test_padded_keys_equal_keys_cut_off",),
     ),
     Mutation(
+        "padded keys in the denominator of linear attention in chunks",
+        "attn_jax/ops/_linear_block.py",
+        "    phi_k = keep(feature_map(keep(x.k, x.real).astype(dtype)), x.real)"
+        ".astype(dtype)\n",
+        "    phi_k = feature_map(keep(x.k, x.real).astype(dtype)).astype(dtype)\n",
+        (f"{LINEAR}::test_padded_keys_alone_equal_the_oracle[chunked]",),
+    ),
+    Mutation(
+        "chunks of linear attention that see one key too many",
+        "attn_jax/ops/_linear_block.py",
+        "    inside = jnp.tri(sizes.c, dtype=bool)[None, None]\n",
+        "    inside = jnp.tri(sizes.c, k=1, dtype=bool)[None, None]\n",
+        (f"{LINEAR}::test_no_token_moves_what_came_before_it[4-chunked]",),
+    ),
+    Mutation(
+        "chunks that carry their own sums",
+        "attn_jax/ops/_linear_block.py",
+        "    return kv[:, :-1], z[:, :-1], Sums(kv[:, -1], z[:, -1], last)\n",
+        "    return kv[:, 1:], z[:, 1:], Sums(kv[:, -1], z[:, -1], last)\n",
+        (f"{LINEAR}::test_causal_forms_equal_the_oracle[chunked]",),
+    ),
+    Mutation(
         "query heads tiled over the groups",
         "attn_jax/ops/softmax.py",
         """\
@@ -343,6 +365,8 @@ MUTATIONS = (
         (
             f"{LINEAR}::test_no_gradient_is_unwound_from_those_of_earlier_outputs"
             "[4-scan]",
+            f"{LINEAR}::test_no_gradient_is_unwound_from_those_of_earlier_outputs"
+            "[4-chunked]",
         ),
     ),
     Mutation(
