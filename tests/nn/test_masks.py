@@ -84,7 +84,7 @@ def test_debug_nans_finds_nothing_in_what_a_mask_hides(name):
         return jnp.sum(module(x, mask=mask) ** 2)
 
     with jax.debug_nans(True), jax.debug_infs(True):
-        gradient = light_jit(jax.grad(loss))(x, real)
+        gradient = light_jit(jax.grad(loss))(jnp.asarray(x), jnp.asarray(real))
     assert np.all(np.asarray(gradient)[~real] == 0)
     assert np.any(np.asarray(gradient)[real])
 
