@@ -521,7 +521,7 @@ SAMPLE = tuple(
     for each in MUTATIONS
     if each.name
     in (
-        "causal off by one in tiles",
+        "a window one key short",
         "scores of a Synthesizer reshaped, not transposed",
         "exclude_self by the root mean square, not the length",
     )
