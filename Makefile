@@ -13,6 +13,8 @@ ARGS ?=
 # Arguments of pytest, as in: make pytest TESTS="tests/ops -k linear".
 TESTS ?=
 WORKERS ?= 2
+# Words in the names of faults, as in: make mutations FAULTS="causal padded".
+FAULTS ?=
 
 # Somebody who names an interpreter must not get the one of an earlier call.
 ifneq ($(filter command environment,$(firstword $(origin PYTHON))),)
@@ -20,8 +22,8 @@ EXACT := --exact
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test lint format types pytest smoke constraints python \
-	environment-test environment-experiments environment-peers clean
+.PHONY: help demo bench test lint format types pytest smoke contract mutations \
+	constraints python environment-test environment-experiments environment-peers clean
 
 help: ## list the targets
 	@echo "make TARGET [PYTHON=python3.12]"
@@ -56,6 +58,12 @@ pytest: environment-test ## the test suite alone; TESTS="tests/ops -k linear"
 
 smoke: environment-test ## the built wheel on every other Python from 3.11 to 3.13
 	$(PY) tools/smoke.py
+
+contract: environment-test ## run the laws, measure errors, write docs/contract.md
+	$(PY) -m tests.contract
+
+mutations: environment-test ## plant every fault of tests/mutations.py; FAULTS="causal"
+	$(PY) -m tests.mutations $(FAULTS)
 
 constraints: environment-test ## pin the versions again, on every Python
 	$(PY) tools/pin.py

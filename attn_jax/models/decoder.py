@@ -60,7 +60,8 @@ class Decoder(nnx.Module):
           mask: padding, segments, a window, ...; the decoder adds causality itself.
             `prefix(length)` already says what of the future is visible, so that a
             prefix language model is `decoder(tokens, mask=masks.prefix(length))`.
-          positions: None counts real tokens; a packed segment starts at 0.
+          positions: None counts real tokens; a packed segment starts at 0. Concrete
+            ones that start anew, without segments, warn: they keep nothing apart.
           rng: key for dropout; None is evaluation.
 
         Raises:
@@ -86,7 +87,7 @@ class Decoder(nnx.Module):
             positions = token_positions(mask, leading, t)
         else:
             limit = self.config.max_length
-            positions = clean_positions(positions, tokens.shape, real, limit)
+            positions = clean_positions(positions, tokens.shape, real, limit, mask)
         first, second = (None, None) if rng is None else jax.random.split(rng)
         x = self.embedding(tokens, positions)
         x = dropout(x, self.config.dropout_rate, first)

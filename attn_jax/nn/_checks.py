@@ -1,5 +1,6 @@
 """What layers and models ask of their arguments, before anything is computed."""
 
+import warnings
 from typing import Any
 
 import jax.numpy as jnp
@@ -7,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int
 
 from attn_jax.nn.core import Mechanism
+from attn_jax.ops._mask_rules import Dense, Segments
 from attn_jax.ops._shapes import is_traced
 from attn_jax.ops.masks import Mask, UnsupportedMaskError
 
@@ -75,6 +77,7 @@ def clean_positions(
     shape: tuple[int, ...],
     real: Bool[Array, "..."] | None,
     limit: int | None,
+    mask: Mask,
 ) -> Int[Array, "..."]:
     """Explicit positions, 0 at padding; concrete ones lie in 0 .. limit - 1."""
     if not jnp.issubdtype(positions.dtype, jnp.integer):
@@ -87,6 +90,8 @@ def clean_positions(
             f"expected one a token; the same for every row is "
             f"jnp.broadcast_to(positions, {shape})"
         )
+    if not (is_traced(positions, real) or mask.find(Segments) or mask.find(Dense)):
+        _warn_of_restarts(np.asarray(positions), real)
     if real is not None:
         positions = jnp.where(real, positions, 0)
     if limit is None or is_traced(positions) or not positions.size:
@@ -99,6 +104,22 @@ def clean_positions(
             "mask=masks.padding(...), where they may be anything"
         )
     return positions
+
+
+def _warn_of_restarts(positions: np.ndarray, real: Array | None) -> None:
+    """Warns where a row starts anew, though nothing keeps its documents apart."""
+    counted = np.broadcast_to(True if real is None else real, positions.shape)
+    before = np.maximum.accumulate(np.where(counted, positions, 0), axis=-1)[..., :-1]
+    restarts = (positions[..., 1:] == 0) & (before > 0) & counted[..., 1:]
+    if not restarts.any():
+        return
+    *row, token = np.argwhere(restarts)[0]
+    warnings.warn(
+        f"positions: got 0 again in row {', '.join(map(str, row))} at token "
+        f"{token + 1}; positions alone keep no documents apart: the tokens see those "
+        "before them; join mask=masks.segments(ids) for packed rows",
+        stacklevel=4,
+    )
 
 
 def extremes(x: Array) -> tuple[int, int]:

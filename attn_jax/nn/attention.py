@@ -163,7 +163,8 @@ class Attention(nnx.Module):
           context: the attended tokens of cross-attention; None is self-attention.
           mask: who attends to whom.
           positions: of the tokens of x; None counts real tokens, and a packed segment
-            starts at 0. The tokens of a context are counted in the same way.
+            starts at 0. The tokens of a context are counted in the same way. Concrete
+            ones that start anew, without segments, warn: they keep nothing apart.
           rng: key for dropout; None is evaluation.
 
         Returns:
@@ -194,7 +195,7 @@ class Attention(nnx.Module):
         else:
             mine = real if context is None else queries
             limit = self.config.mechanism.limit
-            positions = clean_positions(positions, x.shape[:-1], mine, limit)
+            positions = clean_positions(positions, x.shape[:-1], mine, limit, mask)
             seen = positions if context is None else seen
         v = self.value(attended)
         keys = self.mechanism.keys(attended, seen)

@@ -134,3 +134,30 @@ def test_table_of_learned_positions_has_a_row_a_position():
     assert config(positions="learned").max_length == LONGEST
     model = decoder(positions="learned")
     assert model.embedding.positions.shape == (LONGEST, model.config.d_model)
+
+
+@pytest.mark.parametrize("kind", ["rotary", "learned", "alibi"])
+def test_decoding_in_64_bit_mode(kind, x64):
+    """Ids, flags and counts of 64 bits beside a cache that keeps its dtypes."""
+    model = decoder(positions=kind)
+    tokens = ids(3, B, T).astype(np.int64)
+    valid = np.array([[False, True, True], [True, True, False], [True, True, True]])
+    first = np.full((B, 3), -1)
+    for row, real in enumerate(valid):
+        first[row, real] = tokens[row, : real.sum()]
+
+    def generate(tokens, first, valid):
+        empty = model.init_cache(B, T)
+        head, cache = model.decode(first, empty, valid=valid)
+        tail, last = model.decode(tokens[:, 3:5], cache)
+        return head, tail, empty, last, model(tokens)
+
+    head, tail, empty, last, full = light_jit(generate)(tokens, first, valid)
+    for row, real in enumerate(valid):
+        assert_close(head[row, real], full[row, : real.sum()], F32, f"prompt {row}")
+    assert_close(tail[2], full[2, 3:5], F32, "after a whole prompt")
+    for before, after in zip(
+        jax.tree.leaves(empty), jax.tree.leaves(last), strict=True
+    ):
+        assert before.dtype == after.dtype
+    assert last.length.tolist() == [4, 4, 5]

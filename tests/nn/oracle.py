@@ -103,9 +103,10 @@ def dense(core, x, attended, **_):
     return two_layers(core, x)
 
 
-def factorized_dense(core, x, attended, *, a=4, **_):
-    """LONGEST = 11 positions: 4 blocks of 3, the two lengths nearest to its root."""
+def factorized_dense(core, x, attended, **_):
+    """The table's factors: the two lengths nearest to the root, the greater first."""
     both = two_layers(core, x)
+    a = (both.shape[-1] + 1) // 2
     return oracle_synthesizer.factorized_dense_logits(both[..., :a], both[..., a:])
 
 

@@ -666,6 +666,29 @@ def test_no_token_moves_what_came_before_it(form, token):
 
 
 @pytest.mark.parametrize("form", CAUSAL_FORMS)
+@pytest.mark.parametrize("token", [CHUNK - 1, CHUNK + 1, T - 1])
+def test_no_gradient_is_unwound_from_those_of_earlier_outputs(form, token):
+    """Slopes of 1e20 before a token leave its gradients alone: none is subtracted."""
+    qkv, cotangents, _ = arrays(dtype=np.float32)
+    chunk = {"chunk_size": CHUNK} if form == "chunked" else {}
+    early = jnp.arange(T)[:, None, None] < token
+    found = [
+        attend(
+            form,
+            qkv,
+            [jnp.where(early, slope, cotangents[0]), *cotangents[1:]],
+            mask=masks.causal(),
+            **chunk,
+        )
+        for slope in (0.0, 1e20)
+    ]
+    for name in ("q", "k", "v"):
+        got, want = (each[name][:, token:] for each in found)
+        assert_same_bits(got, want, name)
+        assert np.any(want), name
+
+
+@pytest.mark.parametrize("form", CAUSAL_FORMS)
 def test_no_segment_moves_another(form):
     """Sums of a segment that overflow leave the next one alone, to the bit."""
     ids = np.array([[1, 1, 1, 1, 0, 0, 0], [3, 3, 5, 5, 5, 8, 8]])

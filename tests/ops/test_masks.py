@@ -1,6 +1,7 @@
 """Masks: every rule and every conjunction against a loop over (example, query, key)."""
 
 import dataclasses
+import functools
 import itertools
 
 import chex
@@ -492,3 +493,38 @@ def test_axes_that_do_not_fit_the_logits_raise_with_numbers(mask, plain_errors):
     with pytest.raises(ValueError, match=r"mask.*\(2,\).*h = 4") as raised:
         ops.softmax_attention(q, q, q, mask=mask)
     assert str(mask.allowed(5, 5).shape) in str(raised.value)
+
+
+def attended(form, logits, v, mask):
+    """Attention of one form from logits, or from queries and keys cut out of them."""
+    if form == "synthesizer":
+        return ops.synthesizer_attention(logits, v, mask=mask)
+    q = jnp.swapaxes(logits[..., :2], -3, -2)
+    options = {"implementation": form} | ({"block_size": 3} if form != "dense" else {})
+    return ops.softmax_attention(q, v[..., :2], v, mask=mask, **options)
+
+
+@pytest.mark.parametrize("form", ["blockwise", "synthesizer"])
+def test_every_pattern_of_axes_equals_the_materialised_mask(form):
+    b, h, t, s = 2, 3, 5, 7
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(b, h, t, s)).astype(np.float32)
+    v = rng.normal(size=(b, s, 1, 4)).astype(np.float32)
+    whole = rng.random((b, h, t, s)) < 0.5
+    parts = [
+        whole[tuple(slice(None) if full else slice(1) for full in axes)]
+        for axes in itertools.product([0, 1], repeat=4)
+    ]
+
+    @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+    def outputs(logits, v, parts):
+        return [attended(form, logits, v, masks.dense(part)) for part in parts]
+
+    tables = np.stack([np.broadcast_to(part, whole.shape) for part in parts])
+    many = (jnp.asarray(np.stack([x] * 16)) for x in (logits, v))
+    plain = "dense" if form == "blockwise" else form
+    want = attended(plain, *many, masks.dense(jnp.asarray(tables)))
+    seen = np.swapaxes(tables.any(-1), -1, -2)
+    for got, right, some in zip(outputs(logits, v, parts), want, seen, strict=True):
+        np.testing.assert_allclose(got, right, atol=1e-6)
+        assert np.all(np.asarray(got)[~some] == 0)

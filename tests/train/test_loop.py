@@ -207,6 +207,27 @@ def test_an_interrupted_run_equals_the_straight_one(tmp_path, step, straight, at
     assert len(read_metrics(tmp_path)) == STEPS
 
 
+def test_examples_of_a_resumed_run_with_accumulation_are_those_of_the_straight_one(
+    tmp_path,
+):
+    """Each example once and in order, though a step reads four micro-batches."""
+    _, step = toy.make_run(accumulation=4)
+    seen = []
+
+    def batch_at(i):
+        seen.append(i)
+        return toy.batch_at(i)
+
+    whole = run(step, batch_at, log_every=1)
+    straight, seen[:] = list(seen), []
+    with Checkpointer(tmp_path) as checkpointer:
+        options = {"checkpointer": checkpointer, "checkpoint_every": 1, "log_every": 1}
+        run(step, batch_at, num_steps=3, **options)
+        resumed = run(step, batch_at, checkpointer.restore(new_state()), **options)
+    assert seen == straight == list(range(STEPS))
+    assert_same_bits(resumed.state, whole.state)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_the_step_end_and_saves_it(tmp_path, step, straight, number):
     handlers = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]

@@ -1,0 +1,549 @@
+"""Faults planted one at a time in a copy of the package: the suite notices each.
+
+    python -m tests.mutations              plant all of them
+    python -m tests.mutations causal rms   those whose name holds one of these words
+
+A mutation replaces a text that stands exactly once in a file, and names the tests that
+have to fail then; on the unbroken copy the same tests pass. The working tree is never
+touched.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+COPIED = ("attn_jax", "tests", "pyproject.toml")
+CACHE = ".jax_cache"
+TIMEOUT = 600
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A fault: `old` in `path` becomes `new`, and all of `tests` fail."""
+
+    name: str
+    path: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def apply(self, root: Path) -> str:
+        """The file with the fault in it; raises where the text is not there once."""
+        text = (root / self.path).read_text(encoding="utf-8")
+        count = text.count(self.old)
+        if count != 1:
+            raise ValueError(
+                f"{self.name}: its text stands {count} times in {self.path}; expected "
+                f"once; bring the mutation up to date:\n{self.old}"
+            )
+        return text.replace(self.old, self.new)
+
+
+def plant(mutations: Sequence[Mutation]) -> Iterable[tuple[Mutation, str]]:
+    """Each mutation with what is wrong about it; "" where its tests fail.
+
+    Raises:
+      RuntimeError: one of the tests fails without any fault.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        copy = Path(directory)
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(source, copy / name, ignore=ignored)
+            else:
+                shutil.copyfile(source, copy / name)
+        if "CI" not in os.environ:  # what is compiled once serves every copy
+            (ROOT / CACHE).mkdir(exist_ok=True)
+            (copy / CACHE).symlink_to(ROOT / CACHE)
+        every = sorted({test for each in mutations for test in each.tests})
+        code, failed, output = _run(copy, every)
+        if code != 0:
+            raise RuntimeError(f"without a fault these fail: {failed}\n{output}")
+        for mutation in mutations:
+            path = copy / mutation.path
+            whole = path.read_text(encoding="utf-8")
+            path.write_text(mutation.apply(copy), encoding="utf-8")
+            code, failed, output = _run(copy, mutation.tests)
+            path.write_text(whole, encoding="utf-8")
+            survived = [
+                test
+                for test in mutation.tests
+                if not any(id == test or id.startswith(test + "[") for id in failed)
+            ]
+            wrong = f"these do not fail: {survived}" if survived else ""
+            yield (
+                mutation,
+                wrong if code == 1 else f"pytest ended with {code}\n{output}",
+            )
+
+
+def _run(copy: Path, tests: Sequence[str]) -> tuple[int, list[str], str]:
+    """Exit code, failed tests and output of pytest in the copy."""
+    environment = os.environ | {"PYTHONPATH": str(copy)}
+    environment.pop("PYTEST_ADDOPTS", None)
+    options = ("-q", "--tb=line", "-rfE", "-p", "no:cacheprovider")
+    done = subprocess.run(
+        [sys.executable, "-B", "-m", "pytest", *options, *tests],
+        cwd=copy,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    failed = re.findall(r"^FAILED (\S+?\.py::.*?)(?: - .*)?$", done.stdout, re.M)
+    return done.returncode, failed, done.stdout + done.stderr
+
+
+MASKING, SOFTMAX = "attn_jax/ops/_masking.py", "tests/ops/test_softmax.py"
+INPUTS, LINEAR = "attn_jax/ops/_linear_inputs.py", "tests/ops/test_linear.py"
+RULES, MASKS = "attn_jax/ops/_mask_rules.py", "tests/ops/test_masks.py"
+BLOCKS, TILES = "attn_jax/ops/_blocks.py", "tests/ops/test_softmax_blockwise.py"
+BLOCKWISE = "attn_jax/ops/softmax_blockwise.py"
+SYNTHESIZER = "tests/ops/test_synthesizer.py"
+EXCLUSIVE = "tests/ops/test_exclusive.py"
+PRECISION = "tests/nn/test_precision.py"
+LAYER, LOSSES = "tests/nn/test_contract.py", "tests/train/test_losses.py"
+
+MUTATIONS = (
+    Mutation(
+        "masked before the softmax alone: a blind row is the mean of what is masked",
+        MASKING,
+        """\
+    terms = jnp.where(allowed, terms, 0)
+    total = jnp.sum(terms, axis=-1, keepdims=True)
+    return jnp.where(allowed, terms / jnp.where(total > 0, total, 1), 0)
+""",
+        """\
+    total = jnp.sum(terms, axis=-1, keepdims=True)
+    return terms / jnp.where(total > 0, total, 1)
+""",
+        (
+            f"{SOFTMAX}::test_a_query_that_sees_nothing_gives_0_and_gets_0",
+            "tests/nn/test_masks.py::"
+            "test_a_query_that_sees_nothing_gives_0_and_gets_0[softmax]",
+        ),
+    ),
+    Mutation(
+        "masked after the softmax alone: weights do not sum to 1",
+        MASKING,
+        "        logits = jnp.where(allowed, logits, lowest)\n",
+        "        total_of_all = jnp.sum(jnp.exp(logits), axis=-1, keepdims=True)\n"
+        "        return jnp.where(allowed, jnp.exp(logits) / total_of_all, 0)\n",
+        (
+            f"{SOFTMAX}::test_every_mask_equals_the_oracle[causal]",
+            f"{SYNTHESIZER}::test_attention_equals_the_oracle_under_every_mask",
+        ),
+    ),
+    Mutation(
+        "causal off by one",
+        RULES,
+        "        return _key_positions(s, i.ndim) <= i\n",
+        "        return _key_positions(s, i.ndim) <= i + 1\n",
+        (
+            f"{SOFTMAX}::test_no_token_moves_what_came_before_it[3]",
+            f"{MASKS}::test_both_alignments_of_a_causal_mask_can_be_said",
+            f"{LAYER}::test_no_output_before_a_changed_token_moves[softmax-3]",
+        ),
+    ),
+    Mutation(
+        "causal off by one in tiles",
+        BLOCKS,
+        "                part = keys <= at\n",
+        "                part = keys <= at + 1\n",
+        (
+            f"{TILES}::test_causal_to_the_bit[3]",
+            f"{TILES}::test_tiles_equal_the_definition[causal-4]",
+        ),
+    ),
+    Mutation(
+        "padded keys in the denominator of linear attention",
+        INPUTS,
+        "    phi_k = keep(feature_map(keep(k, real_k).astype(dtype)), real_k)\n",
+        "    phi_k = feature_map(keep(k, real_k).astype(dtype))\n",
+        (
+            f"{LINEAR}::test_padding_equals_the_oracle[recurrent]",
+            f"{LINEAR}::test_padded_keys_alone_equal_the_oracle[scan]",
+        ),
+    ),
+    Mutation(
+        "padded keys in the denominator of bidirectional linear attention",
+        "attn_jax/ops/linear.py",
+        "    phi_k = keep(feature_map(keep(k, real).astype(dtype)), real)\n",
+        "    phi_k = feature_map(keep(k, real).astype(dtype))\n",
+        (f"{LINEAR}::test_padded_keys_equal_keys_cut_off",),
+    ),
+    Mutation(
+        "padded keys in the denominator of linear attention in chunks",
+        "attn_jax/ops/_linear_block.py",
+        "    phi_k = keep(feature_map(keep(x.k, x.real).astype(dtype)), x.real)"
+        ".astype(dtype)\n",
+        "    phi_k = feature_map(keep(x.k, x.real).astype(dtype)).astype(dtype)\n",
+        (f"{LINEAR}::test_padded_keys_alone_equal_the_oracle[chunked]",),
+    ),
+    Mutation(
+        "chunks of linear attention that see one key too many",
+        "attn_jax/ops/_linear_block.py",
+        "    inside = jnp.tri(sizes.c, dtype=bool)[None, None]\n",
+        "    inside = jnp.tri(sizes.c, k=1, dtype=bool)[None, None]\n",
+        (f"{LINEAR}::test_no_token_moves_what_came_before_it[4-chunked]",),
+    ),
+    Mutation(
+        "chunks that carry their own sums",
+        "attn_jax/ops/_linear_block.py",
+        "    return kv[:, :-1], z[:, :-1], Sums(kv[:, -1], z[:, -1], last)\n",
+        "    return kv[:, 1:], z[:, 1:], Sums(kv[:, -1], z[:, -1], last)\n",
+        (f"{LINEAR}::test_causal_forms_equal_the_oracle[chunked]",),
+    ),
+    Mutation(
+        "query heads tiled over the groups",
+        "attn_jax/ops/softmax.py",
+        """\
+    grouped = (q.astype(dtype) * _scale(scale, d)).reshape(*leading, t, g, h // g, d)
+""",
+        """\
+    grouped = (q.astype(dtype) * _scale(scale, d)).reshape(*leading, t, h // g, g, d)
+    grouped = jnp.swapaxes(grouped, -2, -3)
+""",
+        (
+            f"{SOFTMAX}::test_every_mask_equals_the_oracle[none]",
+            f"{LAYER}::test_grouped_heads_equal_repeated_heads[6-3-softmax]",
+        ),
+    ),
+    Mutation(
+        "value heads tiled over the groups",
+        MASKING,
+        """\
+        w = weights.reshape(*weights.shape[:-3], g, h // g, t, s)
+        y = jnp.einsum("...grts,...sge->...tgre", w, v)
+""",
+        """\
+        w = weights.reshape(*weights.shape[:-3], h // g, g, t, s)
+        y = jnp.einsum("...rgts,...sge->...tgre", w, v)
+""",
+        (
+            f"{SYNTHESIZER}::test_attention_equals_the_oracle_under_every_mask",
+            f"{LAYER}::test_grouped_heads_equal_repeated_heads[6-3-dense]",
+        ),
+    ),
+    Mutation(
+        "scores of a Synthesizer reshaped, not transposed",
+        "attn_jax/ops/synthesizer.py",
+        """\
+    logits = jnp.einsum("...htd,hdn->...htn", hidden, w2.astype(dtype))
+""",
+        """\
+    logits = jnp.einsum("...htd,hdn->...thn", hidden, w2.astype(dtype))
+    logits = logits.reshape(*hidden.shape[:-1], -1)
+""",
+        (
+            f"{SYNTHESIZER}::test_dense_logits_equal_the_oracle",
+            f"{SYNTHESIZER}::test_no_token_moves_what_came_before_it[3]",
+            f"{SYNTHESIZER}::test_each_head_is_computed_from_its_own_weights",
+        ),
+    ),
+    Mutation(
+        "exclude_self by the root mean square, not the length",
+        "attn_jax/ops/exclusive.py",
+        "    along = jnp.sum(y * v) / jnp.where(directed, jnp.sum(v * v), 1)\n",
+        "    along = jnp.sum(y * v) / jnp.where(directed, jnp.mean(v * v), 1)\n",
+        (
+            f"{EXCLUSIVE}::test_is_orthogonal_to_the_own_value_and_no_longer_than_y",
+            f"{EXCLUSIVE}::test_a_token_that_sees_itself_alone_gives_0",
+        ),
+    ),
+    Mutation(
+        "exclude_self with a number added to the length",
+        "attn_jax/ops/exclusive.py",
+        """\
+    v = jnp.where(directed, v, 0) / jnp.where(directed, peak, 1)
+    along = jnp.sum(y * v) / jnp.where(directed, jnp.sum(v * v), 1)
+""",
+        """\
+    v = jnp.where(directed, v, 0)
+    along = jnp.sum(y * v) / (jnp.sum(v * v) + 1e-6)
+""",
+        (f"{EXCLUSIVE}::test_values_of_any_length_in_float32[1e-12]",),
+    ),
+    Mutation(
+        "exclude_self without the where at zero",
+        "attn_jax/ops/exclusive.py",
+        "    v = jnp.where(directed, v, 0) / jnp.where(directed, peak, 1)\n",
+        "    v = v / peak\n",
+        (
+            f"{EXCLUSIVE}::test_reduces_to_y_at_a_token_whose_value_has_no_direction",
+            "tests/nn/test_masks.py::"
+            "test_debug_nans_finds_nothing_in_what_a_mask_hides[softmax]",
+        ),
+    ),
+    Mutation(
+        "a window one key short",
+        RULES,
+        "        return (-self.left <= distance) & (distance <= self.right)\n",
+        "        return (-self.left < distance) & (distance <= self.right)\n",
+        (f"{MASKS}::test_window_lets_exactly_w_keys_through",),
+    ),
+    Mutation(
+        "an offset that moves rules the wrong way",
+        RULES,
+        "        start = jnp.asarray(0 if self.start is None else self.start)\n",
+        "        start = -jnp.asarray(0 if self.start is None else self.start)\n",
+        (
+            f"{MASKS}::test_offset_places_the_first_query",
+            f"{LAYER}::test_decoding_equals_the_full_pass[softmax]",
+        ),
+    ),
+    Mutation(
+        "a running softmax that forgets to rescale",
+        BLOCKWISE,
+        "                    return m_new, total, acc * keep + ",
+        "                    return m_new, total, acc + ",
+        (f"{TILES}::test_tiles_equal_the_definition[full-4]",),
+    ),
+    Mutation(
+        "a tile on the edge of causality taken for whole",
+        BLOCKS,
+        "        return first_k <= last_q, last_k <= first_q\n",
+        "        return first_k <= last_q, last_k <= last_q\n",
+        (f"{TILES}::test_causal_to_the_bit[3]",),
+    ),
+    Mutation(
+        "the last block of keys read past the end",
+        BLOCKS,
+        "    every = some & ((jnp.arange(grid.nk) + 1) * grid.bk <= grid.s)[None, :]\n",
+        "    every = some\n",
+        (f"{TILES}::test_tiles_equal_the_definition[full-4]",),
+    ),
+    Mutation(
+        "elu(x) + 1 as it is written",
+        INPUTS,
+        "    return jnp.where(x >= 0, x + 1, jnp.exp(jnp.minimum(x, 0)))\n",
+        "    return jax.nn.elu(x) + 1\n",
+        (f"{LINEAR}::test_elu_plus_one_in_bfloat16_stays_within_1_percent_of_exp",),
+    ),
+    Mutation(
+        "a number added to the denominator of linear attention",
+        INPUTS,
+        "    some = den != 0\n",
+        "    den = den + 1e-6\n    some = den != 0\n",
+        (
+            f"{LINEAR}::"
+            "test_the_output_does_not_depend_on_the_scale_of_the_features[scan]",
+        ),
+    ),
+    Mutation(
+        "sums that run on into the next segment",
+        INPUTS,
+        "begins_l | begins_r, jnp.where(begins_r, sum_r, sum_l + sum_r)\n",
+        "begins_l | begins_r, sum_l + sum_r\n",
+        (f"{LINEAR}::test_segments_in_a_row_equal_the_oracle[scan]",),
+    ),
+    Mutation(
+        "gradients of sums unwound by subtraction",
+        INPUTS,
+        """\
+        return jax.lax.associative_scan(jnp.add, terms, axis=axis)
+""",
+        """\
+
+        @jax.custom_vjp
+        def prefix(x):
+            return jax.lax.associative_scan(jnp.add, x, axis=axis)
+
+        def backward(_, g):
+            sums = jnp.cumsum(g, axis)
+            return (jnp.take(sums, jnp.array([-1]), axis) - sums + g,)
+
+        prefix.defvjp(lambda x: (prefix(x), None), backward)
+        return prefix(terms)
+""",
+        (
+            f"{LINEAR}::test_no_gradient_is_unwound_from_those_of_earlier_outputs"
+            "[4-scan]",
+            f"{LINEAR}::test_no_gradient_is_unwound_from_those_of_earlier_outputs"
+            "[4-chunked]",
+        ),
+    ),
+    Mutation(
+        "rotary positions that ignore the offset",
+        "attn_jax/nn/query_key.py",
+        "        if positions is None:\n",
+        "        if positions is not None:\n",
+        (f"{LAYER}::test_decoding_equals_the_full_pass[softmax]",),
+    ),
+    Mutation(
+        "decoding that sees the slots after it",
+        "attn_jax/nn/core.py",
+        "        mask = masks.causal().offset(length) & masks.padding(every, real)\n",
+        "        mask = masks.padding(every, real)\n",
+        (
+            f"{LAYER}::test_decoding_equals_the_full_pass[softmax]",
+            f"{LAYER}::test_decoding_equals_the_full_pass[dense]",
+        ),
+    ),
+    Mutation(
+        "padding that takes room in the cache",
+        "attn_jax/nn/core.py",
+        "        slots = jnp.where(real, positions, cache.v.shape[1])\n",
+        "        slots = positions\n",
+        (f"{LAYER}::test_a_row_without_room_is_nan_and_the_others_go_on[softmax]",),
+    ),
+    Mutation(
+        "positions that count padding",
+        "attn_jax/nn/token_positions.py",
+        "    counted = jnp.ones((*leading, t), jnp.int32) if real is None else real\n",
+        "    counted = jnp.ones((*leading, t), jnp.int32)\n",
+        (
+            f"{LAYER}::test_ragged_rows_equal_unpadded_rows[random]",
+            "tests/nn/test_parts.py::test_token_positions_count_real_tokens",
+        ),
+    ),
+    Mutation(
+        "columns of a Synthesizer that are not those of the keys' positions",
+        "attn_jax/nn/synthesizer.py",
+        "    if seen is None:\n        return logits[..., :s]\n",
+        "    if True:\n        return logits[..., :s]\n",
+        (f"{LAYER}::test_packed_segments_equal_rows_of_their_own[random]",),
+    ),
+    Mutation(
+        "a mask that a mechanism cannot honour let through",
+        "attn_jax/nn/_checks.py",
+        "        if kind not in mechanism.masks:\n",
+        "        if not mechanism.masks:\n",
+        (
+            "tests/models/test_config.py::"
+            "test_masks_that_linear_attention_cannot_honour",
+        ),
+    ),
+    Mutation(
+        "a softmax in the dtype of its inputs",
+        "attn_jax/ops/_shapes.py",
+        "    return jnp.promote_types(jnp.result_type(*arrays), jnp.float32)\n",
+        "    return jnp.result_type(*arrays)\n",
+        (
+            f"{PRECISION}::"
+            "test_exponentials_of_a_bfloat16_layer_are_computed_in_float32",
+            f"{SOFTMAX}::test_weights_are_computed_in_float32[bfloat16]",
+        ),
+    ),
+    Mutation(
+        "what padding holds let into a layer",
+        "attn_jax/nn/attention.py",
+        "            x = attended = _clean(x, real)\n",
+        "            attended = x\n",
+        (f"{LAYER}::test_what_padding_holds_has_no_influence[dense]",),
+    ),
+    Mutation(
+        "a checkpoint read onto one device, whatever was asked for",
+        "attn_jax/train/filing.py",
+        '    sharding = getattr(leaf, "sharding", None)\n',
+        "    sharding = None\n",
+        (
+            "tests/train/test_restore.py::"
+            "test_a_state_of_four_devices_is_restored_on_any_number",
+        ),
+    ),
+    Mutation(
+        "dropout that does not scale what it keeps",
+        "attn_jax/nn/dropout.py",
+        "    return jnp.where(keep, x / (1.0 - rate), jnp.zeros_like(x))\n",
+        "    return jnp.where(keep, x, jnp.zeros_like(x))\n",
+        ("tests/nn/test_parts.py::test_dropout_keeps_the_mean",),
+    ),
+    Mutation(
+        "label smoothing by the sum over the classes",
+        "attn_jax/train/losses.py",
+        "        score += label_smoothing * jnp.mean(logits, axis=-1)\n",
+        "        score += label_smoothing * jnp.sum(logits, axis=-1)\n",
+        (f"{LOSSES}::test_label_smoothing_in_closed_form",),
+    ),
+    Mutation(
+        "ignored labels that count",
+        "attn_jax/train/losses.py",
+        "    weights = jnp.where(labels < 0, 0, weights)\n",
+        "    labels = jnp.maximum(labels, 0)\n",
+        (f"{LOSSES}::test_padding_leaves_the_mean_unchanged",),
+    ),
+    Mutation(
+        "biases that decay",
+        "attn_jax/train/optimizers.py",
+        "weight_decay=weight_decay, mask=mask)\n",
+        "weight_decay=weight_decay)\n",
+        ("tests/train/test_optimizers.py::test_equals_the_algorithm",),
+    ),
+    Mutation(
+        "a dtype cast in silence when a checkpoint is read",
+        "attn_jax/train/filing.py",
+        """    return f"{jnp.dtype(leaf.dtype)}[{','.join(map(str, leaf.shape))}]"\n""",
+        """    return f"[{','.join(map(str, leaf.shape))}]"\n""",
+        ("tests/train/test_checkpoints.py::test_what_differs_is_listed",),
+    ),
+    Mutation(
+        "micro-batches that share a key",
+        "attn_jax/train/step.py",
+        "        key = jax.random.fold_in(rng, index)\n",
+        "        key = jax.random.fold_in(rng, 0)\n",
+        (
+            "tests/train/test_step.py::"
+            "test_rng_is_a_function_of_seed_step_and_micro_batch[4]",
+        ),
+    ),
+    Mutation(
+        "the mean of the means of micro-batches",
+        "attn_jax/train/step.py",
+        "        (loss, weight), grads = value_and_grad(params, batch, key)\n",
+        "        (loss, weight), grads = value_and_grad(params, batch, key)\n"
+        "        grads = jax.tree.map(lambda g: g / weight, grads)\n"
+        "        loss, weight = loss / weight, weight / weight\n",
+        ("tests/train/test_step.py::test_accumulation_equals_the_large_batch",),
+    ),
+    Mutation(
+        "a schedule that starts at 0",
+        "attn_jax/train/schedules.py",
+        "        s = jnp.asarray(count, jnp.float32) + 1\n",
+        "        s = jnp.asarray(count, jnp.float32)\n",
+        ("tests/train/test_schedules.py::test_noam_has_the_rates_of_the_paper",),
+    ),
+)
+
+# What every run of the suite plants: quick ones, of three kinds of fault.
+SAMPLE = tuple(
+    each
+    for each in MUTATIONS
+    if each.name
+    in (
+        "a window one key short",
+        "scores of a Synthesizer reshaped, not transposed",
+        "exclude_self by the root mean square, not the length",
+    )
+)
+
+
+def main(words: Sequence[str]) -> int:
+    """Plants what is asked for; the exit code is 1 where a fault goes unnoticed."""
+    chosen = [
+        each
+        for each in MUTATIONS
+        if not words or any(word in each.name for word in words)
+    ]
+    unnoticed = 0
+    for mutation, wrong in plant(chosen):
+        print(f"{'UNNOTICED' if wrong else 'noticed':9}  {mutation.name}", flush=True)
+        if wrong:
+            print(wrong, flush=True)
+        unnoticed += bool(wrong)
+    print(f"{len(chosen) - unnoticed} of {len(chosen)} faults are noticed")
+    return bool(unnoticed or not chosen)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

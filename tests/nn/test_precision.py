@@ -1,0 +1,58 @@
+"""How far rounding may carry every mechanism from its equation."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from attn_jax import nn
+from attn_jax.ops import masks
+from tests.contract import ceilings
+from tests.nn.cases import B, M, T, attention, light_jit, normal
+from tests.ops.oracles import assert_close
+
+HALVES = {"bfloat16": 1e-2, "float16": 2e-3}
+
+
+@pytest.mark.parametrize("name", nn.MECHANISMS)
+def test_errors_at_4096_keys_stay_below_their_ceilings(name):
+    for dtype, ceiling in ceilings.CEILINGS.items():
+        for exclusive, error in ceilings.errors(name, dtype).items():
+            assert error <= ceiling, f"{dtype}, exclusive={exclusive}: {error:.1e}"
+
+
+@pytest.mark.parametrize("name", nn.MECHANISMS)
+def test_exponentials_of_a_bfloat16_layer_are_computed_in_float32(name):
+    module = attention(name, rotary=True, exclusive=True, dtype=jnp.bfloat16)
+    x = jax.ShapeDtypeStruct((B, T, M), jnp.bfloat16)
+    program = str(jax.make_jaxpr(lambda x: module(x, mask=masks.causal()))(x))
+    dtypes = re.findall(r":(\w+)\[[^]]*\] = (?:exp2?|expm1|logistic)\b", program)
+    assert set(dtypes) == {"f32"}
+
+
+@pytest.mark.parametrize("name", nn.MECHANISMS)
+def test_decoding_and_padding_move_16_bit_outputs_by_rounding_alone(name):
+    """The full pass, a left-padded one, and decoding in two pieces."""
+    x = normal(0, B, T, M)
+    padded = np.concatenate([np.full((B, 2, M), np.nan, np.float32), x], axis=1)
+    real = np.broadcast_to(np.arange(T + 2) >= 2, (B, T + 2))
+
+    def outputs(x, padded, real):
+        found = {}
+        for dtype in HALVES:
+            module = attention(name, rotary=True, dtype=jnp.dtype(dtype))
+            mask = masks.causal() & masks.padding(real, real)
+            first, cache = module.decode(x[:, :4], module.init_cache(B, T))
+            found[dtype] = (
+                module(x, mask=masks.causal()),
+                module(padded, mask=mask)[:, 2:],
+                jnp.concatenate([first, module.decode(x[:, 4:], cache)[0]], axis=1),
+            )
+        return found
+
+    for dtype, (want, *others) in light_jit(outputs)(x, padded, real).items():
+        assert want.dtype == dtype
+        for out, what in zip(others, ("padded", "decoded"), strict=True):
+            assert_close(out, np.asarray(want, np.float64), HALVES[dtype], what)

@@ -1,0 +1,115 @@
+"""What a checkpoint is read into: other devices, parts of it, another process."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from attn_jax import models
+from attn_jax.train import Checkpointer, CheckpointMismatchError
+from tests.train import toy
+from tests.train.test_checkpoints import PROCESS
+from tests.train.toy import assert_same_bits
+
+
+def over(devices, *axes):
+    mesh = Mesh(np.array(jax.devices()[:devices]), ("data",))
+    return NamedSharding(mesh, PartitionSpec(*axes))
+
+
+def placed(tree, devices):
+    """Every leaf laid out over so many devices, cut where they divide its length."""
+
+    def place(x):
+        cut = x.ndim > 0 and x.shape[0] % devices == 0 and devices > 1
+        return jax.device_put(x, over(devices, *["data"] * cut))
+
+    return jax.tree.map(place, tree)
+
+
+def test_a_state_of_four_devices_is_restored_on_any_number(tmp_path):
+    state, _ = toy.make_run()
+    kernels = {"w": jnp.arange(24.0).reshape(8, 3), "b": jnp.ones(4, jnp.bfloat16)}
+    state = state._replace(params=kernels)
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(0, placed(state, 4))
+        checkpointer.wait()
+        for devices in (1, 2, 4):
+            like = placed(jax.tree.map(jnp.zeros_like, state), devices)
+            found = checkpointer.restore(like)
+            assert_same_bits(found, state)
+            for got, want in zip(
+                jax.tree.leaves(found), jax.tree.leaves(like), strict=True
+            ):
+                assert got.sharding.is_equivalent_to(want.sharding, got.ndim)
+        # Nothing said where the arrays should lie: one device holds them.
+        shapes = jax.eval_shape(lambda: state)
+        for x in jax.tree.leaves(checkpointer.restore(shapes)):
+            assert len(x.sharding.device_set) == 1
+
+
+EVALUATE = """
+import sys
+import jax
+from attn_jax.train import Checkpointer
+from tests.train.test_restore import model, scored
+
+with Checkpointer(sys.argv[1]) as checkpointer:
+    print(scored(checkpointer.restore(jax.eval_shape(lambda: model(1)[1]))).hex())
+"""
+
+
+def model(seed):
+    config = models.DecoderConfig(
+        vocab_size=11, max_length=8, num_layers=1, d_model=8, num_heads=2
+    )
+    return nnx.split(models.Decoder(config, rngs=nnx.Rngs(seed)))
+
+
+def scored(params):
+    """A number that every parameter has a share in."""
+    graph, _ = model(0)
+    tokens = jnp.arange(8)[None] % 11
+    logits = jax.jit(lambda params: nnx.merge(graph, params)(tokens))(params)
+    return float(jnp.sum(jnp.sin(logits)))
+
+
+def test_another_process_restores_what_was_saved_to_the_bit(tmp_path):
+    params = model(3)[1]
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(0, params)
+    child = subprocess.run(
+        [sys.executable, "-c", EVALUATE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        **PROCESS,
+    )
+    assert child.returncode == 0, child.stderr
+    assert float.fromhex(child.stdout.strip()) == scored(params)
+    assert scored(params) != scored(model(1)[1])
+
+
+def test_parts_of_a_checkpoint_are_read_through_the_whole_of_it(tmp_path):
+    """Parameters alone: the optimizer's state is named, not left out in silence."""
+    state, step = toy.make_run()
+    state, _ = step(state, toy.batch_at(0))
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, state)
+        checkpointer.wait()
+        with pytest.raises(CheckpointMismatchError, match=r"opt_state.*nothing expect"):
+            checkpointer.restore({"params": state.params})
+        shapes = jax.eval_shape(lambda: toy.make_run()[0])
+        assert_same_bits(checkpointer.restore(shapes).params, state.params)
+        # A field that the file lacks is named too; the run that adds it fills it in.
+        more = shapes._replace(params=shapes.params | {"new": jnp.zeros(3)})
+        with pytest.raises(CheckpointMismatchError, match=r"new: nothing in the check"):
+            checkpointer.restore(more)
+        filled = checkpointer.restore(shapes)
+        filled = filled._replace(params=filled.params | {"new": jnp.zeros(3)})
+    assert jax.tree.structure(filled) == jax.tree.structure(more)
