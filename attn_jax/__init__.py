@@ -12,7 +12,7 @@ from attn_jax.ops.masks import UnsupportedMaskError
 
 __version__ = "0.1.0"
 
-_LAZY = ("data", "models", "nn", "train")
+_LAZY = ("data", "models", "nn", "testing", "train")
 
 __all__ = ["UnsupportedMaskError", "ops", *_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]
 
