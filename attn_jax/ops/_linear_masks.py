@@ -11,6 +11,7 @@ from jaxtyping import Array
 
 from attn_jax.ops._mask_rules import Causal, Dense, Padding, Prefix, Segments, Window
 from attn_jax.ops._shapes import is_traced, lift
+from attn_jax.ops.debugging import quietly, report_blind
 from attn_jax.ops.masks import Mask, UnsupportedMaskError, as_mask, causal
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,7 +30,12 @@ def linear_op(*static_argnames: str) -> Callable[[F], F]:
             mask = as_mask(mask)
             _refuse(mask)
             check_one_run(mask)
-            return compiled(q, k, v, mask=_drop_zero_offsets(mask, q, k), **options)
+            mask = _drop_zero_offsets(mask, q, k)
+            with quietly():
+                out = compiled(q, k, v, mask=mask, **options)
+            if options.get("initial_state") is None:
+                report_blind(mask, q.shape[:-3], q.shape[-2], q.shape[-3], k.shape[-3])
+            return out
 
         return call  # pyright: ignore[reportReturnType]
 

@@ -16,6 +16,7 @@ from attn_jax.ops._masking import (
     weighted_sum,
 )
 from attn_jax.ops._shapes import check_qkv, compute_dtype, lift
+from attn_jax.ops.debugging import report_blind
 from attn_jax.ops.masks import Mask, as_mask
 from attn_jax.ops.softmax_blockwise import blockwise_attention
 
@@ -81,6 +82,7 @@ def softmax_attention(
         implementation = _faster(t * s, q.size // max(1, t * q.shape[-1]))
     if implementation == "blockwise":
         check_fits(mask, q.shape[:-3], q.shape[-2], t, s)
+        report_blind(mask, q.shape[:-3], q.shape[-2], t, s)
         return blockwise_attention(
             q,
             k,

@@ -93,7 +93,7 @@ def assert_segments_isolated(
             out = subject.run(*subject.cut(start, stop), ids[..., start:stop])
             far = differences(base[:, start:stop], out)
             least = rounding(subject.dtype) if tolerance is None else tolerance
-            far = np.where(far > least * size(out), far, 0)
+            far = np.where(far > least * size(base), far, 0)
             what = f"the output at {{}} differs {{}} from that of {span} alone"
             _check(np.pad(far, ((0, 0), (start, 0))), np.True_, what)
     check_effect(effect, NAME)

@@ -2,11 +2,10 @@
 
 from functools import partial
 
-import jax
 import jax.numpy as jnp
 import pytest
 
-from attn_jax import ops
+from attn_jax import nn, ops
 from attn_jax.ops import masks
 from attn_jax.testing import (
     assert_causal,
@@ -14,48 +13,78 @@ from attn_jax.testing import (
     assert_padding_invariant,
     assert_segments_isolated,
 )
-from tests.models.cases import decoder
-from tests.nn.cases import EVERY, B, M, T, attention, normal
-from tests.testing.leaky import E, arrays
+from tests.models.cases import B, T, decoder, ids
+from tests.nn.cases import M, attention, normal
+from tests.testing.leaky import D, E, arrays
 
-G, H, D = 2, 4, 3
-QKV = arrays((H, D), (G, D), (G, E))
-
-
-def real_only(real):
-    return masks.causal() & masks.padding(real, real)
+QKV = arrays((4, D), (2, D), (2, E))
 
 
-def softmax(q, k, v, mask, **options):
-    return ops.softmax_attention(q, k, v, mask=mask, **options)
+def softmax(q, k, v, **options):
+    return ops.softmax_attention(q, k, v, mask=masks.causal(), **options)
 
 
-def synthesizer(q, k, v, mask):
-    """Logits that depend on positions alone, indexed from a row's first real token."""
-    return ops.synthesizer_attention(jnp.sin(jnp.outer(*(jnp.arange(1.0, 8.0),) * 2)))
+def weights(q, k, v):
+    w = ops.softmax_attention_weights(q, k, mask=masks.causal())
+    y = jnp.einsum("bgrts,bsge->btgre", w.reshape(len(w), 2, 2, T, T), v)
+    return y.reshape(*q.shape[:-1], E)
 
 
 OPS = {
-    "softmax dense": partial(softmax, implementation="dense", logit_cap=5.0),
-    "softmax in tiles": partial(softmax, implementation="blockwise", block_size=3),
-    "linear": lambda q, k, v, mask: ops.linear_attention(q, k, v, mask=mask),
-    "linear scan": lambda q, k, v, mask: ops.linear_attention_scan(q, k, v, mask=mask),
-    "linear in chunks": lambda q, k, v, mask: ops.linear_attention_chunked(
-        q, k, v, mask=mask, chunk_size=3
-    )[0],
-    "linear recurrent": lambda q, k, v, mask: ops.linear_attention_recurrent(
-        q, k, v, mask=mask
-    )[0],
-    "exclusive": lambda q, k, v, mask: ops.exclude_self(softmax(q, k, v, mask), v),
-    "weights": lambda q, k, v, mask: jnp.einsum(
-        "bgrts,bsge->btgre",
-        ops.softmax_attention_weights(q, k, mask=mask).reshape(-1, G, 2, *[len(q[0])] * 2),
-        jnp.where(jnp.isfinite(v), v, 0),
-    ).reshape(*q.shape[:-1], E),
+    "dense": partial(softmax, implementation="dense", logit_cap=5.0),
+    "in tiles": partial(softmax, implementation="blockwise", block_size=3),
+    "weights": weights,
+    "scan": ops.linear_attention_scan,
+    "chunked": lambda q, k, v: ops.linear_attention_chunked(q, k, v, chunk_size=3)[0],
+    "recurrent": lambda q, k, v: ops.linear_attention_recurrent(q, k, v)[0],
+    "exclusive": lambda q, k, v: ops.exclude_self(softmax(q, k, v), v),
 }
 
 
 @pytest.mark.parametrize("name", OPS)
-def test_ops_leak_nothing(name):
-    f = OPS[name]
-    assert_causal(lambda *qkv: f(*qkv, masks.causal()), *QKV, scales=(1.0, 1e30))
+def test_causal_ops_pass(name):
+    assert_causal(OPS[name], *QKV)
+
+
+def test_without_their_mask_the_ops_are_found_out():
+    with pytest.raises(AssertionError, match="f sees the future"):
+        assert_causal(ops.softmax_attention, *QKV)
+
+
+@pytest.mark.parametrize("name", nn.MECHANISMS)
+def test_layers_pass(name):
+    layer, x = (
+        attention(name, exclusive=True, rotary=True),
+        jnp.asarray(normal(0, B, T, M)),
+    )
+    causal = partial(layer, mask=masks.causal())
+    assert_causal(causal, x)
+    assert_padding_invariant(
+        lambda x, real: layer(x, mask=masks.causal() & masks.padding(real, real)),
+        x,
+        lengths=[3],
+        zeros=True,
+        gradients=False,
+    )
+    assert_segments_isolated(
+        lambda x, ids: layer(x, mask=masks.causal() & masks.segments(ids)),
+        x,
+        lengths=[1, 2, 4],
+        gradients=False,
+    )
+    cache = layer.init_cache(B, T)
+    assert_decode_matches(causal, layer.decode, x, cache=cache, pieces=[[1] * T])
+
+
+def test_models_pass():
+    model, tokens = decoder(), jnp.asarray(ids(0, B, T))
+    assert_causal(model, tokens)
+    assert_padding_invariant(
+        lambda n, real: model(n, mask=masks.padding(real, real)), tokens, lengths=[3]
+    )
+    assert_segments_isolated(
+        lambda n, ids: model(n, mask=masks.segments(ids)), tokens, lengths=[3, 4]
+    )
+    cache = model.init_cache(B, T)
+    pieces = [[1] * T, [1, 5, 1]]
+    assert_decode_matches(model, model.decode, tokens, cache=cache, pieces=pieces)
