@@ -31,7 +31,7 @@ class Linear(Mechanism):
     """Similarity by features: phi(q).phi(k), so that sums over keys serve all queries.
 
     Attributes:
-      feature_map: phi, positive.
+      feature_map: phi, such as `relu_features`; phi(x).phi(y) is nowhere negative.
       eps: added to the denominator; None clamps it instead.
     """
 

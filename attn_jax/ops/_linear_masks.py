@@ -12,6 +12,7 @@ from jaxtyping import Array
 from attn_jax.ops._mask_rules import Causal, Dense, Padding, Prefix, Segments, Window
 from attn_jax.ops._shapes import is_traced, lift
 from attn_jax.ops.debugging import quietly, report_blind
+from attn_jax.ops.feature_maps import check_feature_map, elu_plus_one
 from attn_jax.ops.masks import Mask, UnsupportedMaskError, as_mask, causal
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,6 +29,7 @@ def linear_op(*static_argnames: str) -> Callable[[F], F]:
             q: Array, k: Array, v: Array, *, mask: Mask | None = None, **options: Any
         ) -> Any:
             mask = as_mask(mask)
+            check_feature_map(options.get("feature_map", elu_plus_one), q)
             _refuse(mask)
             check_one_run(mask)
             mask = _drop_zero_offsets(mask, q, k)

@@ -81,7 +81,8 @@ def linear_attention(
       v: values.
       mask: full, causal, prefix, padding and segments, with or without offsets. A
         segment id is one contiguous run of real tokens.
-      feature_map: phi, from *b t h d to *b t h p, nowhere negative. Pass the same
+      feature_map: phi, from *b t h d to *b t h p, one of `attn_jax.ops.feature_maps` or
+        your own; phi(x).phi(y) is nowhere negative, which is tried out. Pass the same
         function object every time: another one is compiled anew.
       eps: None clamps the denominator at the smallest normal number; a number is added
         to it, as published code does (1e-6).
@@ -92,7 +93,8 @@ def linear_attention(
 
     Raises:
       UnsupportedMaskError: a window or dense mask, which sums over keys cannot honour.
-      ValueError, TypeError: shapes, dtypes or segment ids that do not fit.
+      ValueError, TypeError: shapes, dtypes or segment ids that do not fit; a feature
+      map with which the normaliser could vanish.
     """
     check_qkv(q, k, v)
     mask = mask or Mask()
