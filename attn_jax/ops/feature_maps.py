@@ -94,7 +94,7 @@ def check_feature_map(feature_map: Any, q: Array) -> None:
             f"feature_map: got {type(feature_map).__name__}; expected a function from "
             "*b t h d to *b t h p, such as elu_plus_one of attn_jax.ops"
         )
-    if feature_map in KNOWN or q.ndim < 3:
+    if feature_map in KNOWN:
         return
     found = _least(feature_map, q.ndim, *q.shape[-2:])
     if found < 0:

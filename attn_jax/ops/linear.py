@@ -8,12 +8,11 @@ definition. A column of ones beside v makes S and z one array, so that numerator
 denominator come from one pass.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from attn_jax.ops._entry import op
 from attn_jax.ops._linear_inputs import (
     FeatureMap,
     LinearState,
@@ -216,7 +215,7 @@ def linear_attention_recurrent(
     return finish(jnp.moveaxis(out, 0, axis), x.sees, v, eps), split_sums(after)
 
 
-@partial(jax.jit, static_argnames=("feature_map",))
+@op("feature_map", others=("state",))
 def linear_attention_step(
     q: Float[Array, "*b h d"],
     k: Float[Array, "*b g d"],
@@ -244,6 +243,12 @@ def linear_attention_step(
     Returns:
       The output in the dtype of v, and the state that includes this token.
     """
+    if not isinstance(state, LinearState):
+        raise TypeError(
+            f"state: got {type(state).__name__}; expected a LinearState, such as an "
+            "earlier step returned; the first is zeros, LinearState(kv: *b g p e, "
+            "k: *b g p)"
+        )
     mask = as_mask(mask)
     if len(mask.find(Causal)) < len(mask.rules):
         raise UnsupportedMaskError(

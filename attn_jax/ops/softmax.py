@@ -1,12 +1,12 @@
 """Softmax attention (Attention Is All You Need, Vaswani et al. 2017, equation 1)."""
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from attn_jax.ops._entry import op
 from attn_jax.ops._masking import (
     allowed_for,
     check_fits,
@@ -27,7 +27,7 @@ TILES_FROM_ON_CPU = 256 * 256
 TILES_FROM = 2**30
 
 
-@partial(jax.jit, static_argnames=("implementation", "block_size"))
+@op("implementation", "block_size")
 def softmax_attention(
     q: Float[Array, "*b t h d"],
     k: Float[Array, "*b s g d"],
@@ -98,7 +98,7 @@ def softmax_attention(
     return weighted_sum(weights, hide_keys(v, allowed)).astype(v.dtype)
 
 
-@jax.jit
+@op()
 def softmax_attention_weights(
     q: Float[Array, "*b t h d"],
     k: Float[Array, "*b s g d"],

@@ -237,6 +237,32 @@ def test_an_integer_mask_is_refused(build, name):
 
 
 CALLS = {
+    "lists of tokens": (
+        TypeError,
+        lambda a: a([[[0.0] * M] * T] * B),
+        "x: got list; expected an array; convert numbers and lists with jnp.asarray(x)",
+    ),
+    "a mask by name": (
+        TypeError,
+        lambda a: a(jnp.ones((B, T, M)), mask="causal"),
+        "mask: got str; expected None or a Mask from attn_jax.ops.masks",
+        "causal()",
+    ),
+    "positions in a list": (
+        TypeError,
+        lambda a: a(jnp.ones((B, T, M)), positions=[list(range(T))] * B),
+        "positions: got list; expected an array",
+    ),
+    "valid in a list": (
+        TypeError,
+        lambda a: a.decode(jnp.ones((B, T, M)), a.init_cache(B, T), valid=[True] * T),
+        "valid: got list; expected an array",
+    ),
+    "a seed for a key": (
+        TypeError,
+        lambda a: a(jnp.ones((B, T, M)), rng=0),
+        "rng: got int; expected a typed key such as jax.random.key(0)",
+    ),
     "x of another width": (
         ValueError,
         lambda a: a(jnp.ones((B, T, M + 1))),
