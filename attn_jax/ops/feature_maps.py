@@ -83,17 +83,22 @@ def polynomial_features(x: Float[Array, "*b d"]) -> Float[Array, "*b p"]:
 KNOWN = (elu_plus_one, relu_features, exp_features, polynomial_features)
 
 
+def check_callable(feature_map: Any) -> None:
+    """A function, not its name."""
+    if not callable(feature_map):
+        raise TypeError(
+            f"feature_map: got {type(feature_map).__name__}; expected a function from "
+            "*b t h d to *b t h p, such as elu_plus_one of attn_jax.ops"
+        )
+
+
 def check_feature_map(feature_map: Any, q: Array) -> None:
     """Refuses a map whose dot products are found to be negative, q: *b t h d.
 
     It is tried on numbers of either sign from 0.3 to 30, once for each function and
     shape. One that uses traced values, such as parameters under jit, can't be tried.
     """
-    if not callable(feature_map):
-        raise TypeError(
-            f"feature_map: got {type(feature_map).__name__}; expected a function from "
-            "*b t h d to *b t h p, such as elu_plus_one of attn_jax.ops"
-        )
+    check_callable(feature_map)
     if feature_map in KNOWN:
         return
     found = _least(feature_map, q.ndim, *q.shape[-2:])
