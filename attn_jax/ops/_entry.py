@@ -13,13 +13,13 @@ from attn_jax.ops.masks import as_mask
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Least values of numbers among the keyword arguments, and whether they are reached.
+# Numbers among the keyword arguments, and what they have to be.
 NUMBERS = {
-    "base": (0.0, False),
-    "eps": (0.0, True),
-    "logit_cap": (0.0, False),
-    "scale": (-np.inf, True),
-    "strength": (-np.inf, True),
+    "base": "> 0",
+    "eps": ">= 0",
+    "logit_cap": "> 0",
+    "scale": "",
+    "strength": "",
 }
 
 
@@ -72,17 +72,17 @@ def check_options(options: dict[str, Any]) -> None:
 
 
 def _check_number(name: str, x: Any) -> None:
-    """None, or a number that is large enough where its value is known."""
+    """None, or a number, within its bound where its value is known."""
     if x is None or is_traced(x):
         return
-    least, reached = NUMBERS[name]
-    kind = (
-        f"a number {'>=' if reached else '>'} {least:g}" if least == 0 else "a number"
-    )
-    if not hasattr(x, "dtype") and (not isinstance(x, int | float)):
+    bound = NUMBERS[name]
+    kind = f"a number {bound}".rstrip()
+    if not hasattr(x, "dtype") and not isinstance(x, int | float):
         raise TypeError(f"{name}: got {type(x).__name__}; expected {kind}, or an array")
+    if not bound:
+        return
     values = np.asarray(x).astype(np.float64)
-    if not np.all((values >= least) if reached else (values > least)):
+    if not np.all(values > 0 if bound == "> 0" else values >= 0):
         raise ValueError(
             f"{name}: got {values.min():g}; expected {kind}, or none at all"
         )

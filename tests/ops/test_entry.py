@@ -160,12 +160,6 @@ NUMBERS = {
         TypeError,
         "logit_cap: got str; expected a number > 0",
     ),
-    "a scale that is NaN": (
-        ("softmax_attention",),
-        {"scale": float("nan")},
-        ValueError,
-        "scale: got nan; expected a number",
-    ),
     "a scale in a list": (
         ("softmax_attention", "softmax_attention_weights"),
         {"scale": [1.0]},
