@@ -8,13 +8,14 @@ import importlib
 from types import ModuleType
 
 from attn_jax import ops
+from attn_jax.ops.debugging import debug
 from attn_jax.ops.masks import UnsupportedMaskError
 
 __version__ = "0.1.0"
 
-_LAZY = ("data", "models", "nn", "train")
+_LAZY = ("data", "models", "nn", "testing", "train")
 
-__all__ = ["UnsupportedMaskError", "ops", *_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["UnsupportedMaskError", "debug", "ops", *_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -154,6 +154,7 @@ def test_import_direction_holds(copy_of_package: Path):
         ("data", "from flax import nnx"),
         ("data", "from attn_jax.nn import Attention"),
         ("train", "import experiments"),
+        ("testing", "from attn_jax.nn import Attention"),
         ("train", "from attn_jax import interop"),
     ],
 )

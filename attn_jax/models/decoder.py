@@ -24,7 +24,7 @@ from attn_jax.nn._naming import named_rngs
 from attn_jax.ops import masks
 from attn_jax.ops._linear_masks import real_tokens
 from attn_jax.ops._mask_rules import Prefix
-from attn_jax.ops._shapes import is_traced
+from attn_jax.ops._shapes import check_array, is_traced
 from attn_jax.ops.masks import Mask, as_mask
 
 
@@ -70,6 +70,7 @@ class Decoder(nnx.Module):
             range gives NaN where it is looked up.
           UnsupportedMaskError: a rule the mechanism cannot honour.
         """
+        check_array("tokens", tokens)
         mask = as_mask(mask)
         if not mask.find(Prefix):
             mask = mask & masks.causal()
@@ -127,6 +128,7 @@ class Decoder(nnx.Module):
           ValueError: more tokens than the cache has room for. Under jit, where nothing
             can raise, that row's logits are NaN and its cache is unchanged.
         """
+        check_array("tokens", tokens)
         check_valid(valid, tokens.shape)
         tokens = self._check(tokens, valid)
         check_rows("tokens", tokens.shape[0], cache.length.shape[0])

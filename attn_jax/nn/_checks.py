@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Int
 
 from attn_jax.nn.core import Mechanism
 from attn_jax.ops._mask_rules import Dense, Segments
-from attn_jax.ops._shapes import is_traced
+from attn_jax.ops._shapes import check_array, is_traced
 from attn_jax.ops.masks import Mask, UnsupportedMaskError
 
 
@@ -35,6 +35,7 @@ def check_mechanism(mechanism: Any) -> None:
 
 def check_tokens(name: str, x: Array, width: int) -> None:
     """Float[*b t width]."""
+    check_array(name, x)
     if x.ndim < 2 or x.shape[-1] != width:
         raise ValueError(
             f"{name}: got shape {x.shape}; expected (*b, t, {width}), tokens of "
@@ -60,6 +61,7 @@ def check_valid(valid: Array | None, shape: tuple[int, ...]) -> None:
     """Bool of the tokens' shape."""
     if valid is None:
         return
+    check_array("valid", valid)
     if valid.dtype != bool:
         raise TypeError(
             f"valid: got dtype {valid.dtype}; expected Bool[b n], True = real token; "
@@ -80,6 +82,7 @@ def clean_positions(
     mask: Mask,
 ) -> Int[Array, "..."]:
     """Explicit positions, 0 at padding; concrete ones lie in 0 .. limit - 1."""
+    check_array("positions", positions)
     if not jnp.issubdtype(positions.dtype, jnp.integer):
         raise TypeError(
             f"positions: got dtype {positions.dtype}; expected integers, Int[*b t]"

@@ -88,6 +88,11 @@ class AttentionConfig:
                 "positions turn pairs of features; set an even head_dim, or choose "
                 "other positions"
             )
+        if not self.rotary_base > 0:
+            raise ValueError(
+                f"rotary_base: got {self.rotary_base}; expected a number > 0, such as "
+                "10000, the longest wavelength over 2 pi"
+            )
         if not 0.0 <= self.dropout_rate < 1.0:
             raise ValueError(
                 f"dropout_rate: got {self.dropout_rate}; expected a number in [0, 1), "

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
+from attn_jax.nn._checks import check_sizes
 from attn_jax.nn._naming import named_rngs
 from attn_jax.nn._table import Table
 
@@ -29,6 +30,7 @@ class FeedForward(nnx.Module):
         param_dtype: Any = jnp.float32,
         rngs: nnx.Rngs,
     ):
+        check_sizes(d_model=d_model, d_ff=d_ff)
         self.activation = ACTIVATIONS[activation]
         up, down = named_rngs(rngs, "up", "down")
         options = {

@@ -18,8 +18,8 @@ from attn_jax.ops import (
     linear_attention_step,
     masks,
 )
-from attn_jax.ops._linear_inputs import FeatureMap
 from attn_jax.ops._linear_masks import check_one_run
+from attn_jax.ops.feature_maps import FeatureMap, check_callable
 from attn_jax.ops.masks import Mask
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Linear(Mechanism):
     """Similarity by features: phi(q).phi(k), so that sums over keys serve all queries.
 
     Attributes:
-      feature_map: phi, positive.
+      feature_map: phi, such as `relu_features`; phi(x).phi(y) is nowhere negative.
       eps: added to the denominator; None clamps it instead.
     """
 
@@ -47,6 +47,14 @@ class Linear(Mechanism):
 
     feature_map: FeatureMap = elu_plus_one
     eps: float | None = None
+
+    def __post_init__(self) -> None:
+        check_callable(self.feature_map)
+        if self.eps is not None and not self.eps >= 0:
+            raise ValueError(
+                f"eps: got {self.eps}; expected a number >= 0 to add to the "
+                "normaliser, or None to clamp it"
+            )
 
     def check(self, mask: Mask) -> None:
         check_one_run(mask)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import isqrt
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax.numpy as jnp
 from flax import nnx
@@ -152,10 +152,9 @@ class FactorizedDenseCore(Core):
     def _factors(self, x: Float[Array, "*b t m"]) -> tuple[Array, Array]:
         """A(x): *b h t a and B(x): *b h t b, from one hidden layer."""
         check_length(x.shape[-2], self.n)
-        layers = (self.w1, self.b1, self.w2, self.b2)
-        both = dense_synthesizer_logits(
-            x, *(None if w is None else w[...] for w in layers)
-        )
+        layers: Any = (self.w1, self.b1, self.w2, self.b2)
+        weights: Any = (None if w is None else w[...] for w in layers)
+        both = dense_synthesizer_logits(x, *weights)
         return both[..., : self.split], both[..., self.split :]
 
 
@@ -166,7 +165,7 @@ def _layer(rngs, heads, width, out, bias, config):
     return w, b
 
 
-def _per_head(x: nnx.Param | None, heads: int) -> Array | None:
+def _per_head(x: nnx.Param | None, heads: int) -> Any:
     if x is None:
         return None
     return jnp.broadcast_to(x[...], (heads, *x.shape[1:]))

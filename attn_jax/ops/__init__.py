@@ -2,9 +2,14 @@
 
 from attn_jax.ops import masks
 from attn_jax.ops.exclusive import exclude_self
+from attn_jax.ops.feature_maps import (
+    elu_plus_one,
+    exp_features,
+    polynomial_features,
+    relu_features,
+)
 from attn_jax.ops.linear import (
     LinearState,
-    elu_plus_one,
     linear_attention,
     linear_attention_chunked,
     linear_attention_recurrent,
@@ -35,6 +40,7 @@ __all__ = [
     "dense_synthesizer_logits",
     "elu_plus_one",
     "exclude_self",
+    "exp_features",
     "factorized_dense_attention",
     "factorized_dense_logits",
     "factorized_random_attention",
@@ -46,6 +52,8 @@ __all__ = [
     "linear_attention_step",
     "masks",
     "mix_logits",
+    "polynomial_features",
+    "relu_features",
     "sinusoidal_positions",
     "softmax_attention",
     "softmax_attention_weights",

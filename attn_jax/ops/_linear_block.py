@@ -10,13 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from attn_jax.ops._linear_inputs import (
-    FeatureMap,
-    begins_at,
-    keep,
-    normalise,
-    running_sum,
-)
+from attn_jax.ops._linear_inputs import begins_at, keep, normalise, running_sum
+from attn_jax.ops.feature_maps import FeatureMap
 
 # Features of a query beyond this are scaled down, which their quotient does not show:
 # similarities that overflow would make 0 times inf of the gradient of other rows.
@@ -91,7 +86,7 @@ def attend_block(
     phi_k = keep(feature_map(keep(x.k, x.real).astype(dtype)), x.real).astype(dtype)
     v = keep(x.v, x.real).astype(dtype)
     q, k, v = (sizes.in_chunks(a) for a in (phi_q, phi_k, v))
-    largest = jax.lax.stop_gradient(jnp.max(q, -1, keepdims=True, initial=0))
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(q), -1, keepdims=True, initial=0))
     unit = jnp.where(largest > LARGE, largest, 1)
     q = q / unit
     run = None if x.run is None else x.run.reshape(-1, sizes.n, sizes.c)

@@ -1,6 +1,5 @@
 """What the forms of linear attention share: mapped inputs, running sums, division."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -10,9 +9,8 @@ from jaxtyping import Array, Bool, Float, Int
 from attn_jax.ops._linear_masks import per_token, real_tokens, runs
 from attn_jax.ops._mask_rules import Segments
 from attn_jax.ops._shapes import check_qkv, compute_dtype
+from attn_jax.ops.feature_maps import FeatureMap
 from attn_jax.ops.masks import Mask
-
-FeatureMap = Callable[[Array], Array]
 
 
 class CausalInputs(NamedTuple):
@@ -105,16 +103,6 @@ class LinearState(NamedTuple):
 
     kv: Float[Array, "*b g p e"]
     k: Float[Array, "*b g p"]
-
-
-def elu_plus_one(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """phi(x) = x + 1 where x >= 0, exp(x) below (equation 7), in at least float32.
-
-    The literal elu(x) + 1 cancels to 0 below -17; this form stays positive to -87, has
-    slope 1 at 0 and no branch that overflows.
-    """
-    x = x.astype(compute_dtype(x))
-    return jnp.where(x >= 0, x + 1, jnp.exp(jnp.minimum(x, 0)))
 
 
 def running_sum(terms: Array, begins: Array | None, axis: int) -> Array:

@@ -9,8 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from attn_jax.ops._entry import check_options
 from attn_jax.ops._mask_rules import Causal, Dense, Padding, Prefix, Segments, Window
-from attn_jax.ops._shapes import is_traced, lift
+from attn_jax.ops._shapes import check_qkv, is_traced, lift
+from attn_jax.ops.debugging import quietly, report_blind
+from attn_jax.ops.feature_maps import check_feature_map, elu_plus_one
 from attn_jax.ops.masks import Mask, UnsupportedMaskError, as_mask, causal
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,10 +29,18 @@ def linear_op(*static_argnames: str) -> Callable[[F], F]:
         def call(
             q: Array, k: Array, v: Array, *, mask: Mask | None = None, **options: Any
         ) -> Any:
+            check_qkv(q, k, v)
             mask = as_mask(mask)
+            check_options(options)
+            check_feature_map(options.get("feature_map", elu_plus_one), q)
             _refuse(mask)
             check_one_run(mask)
-            return compiled(q, k, v, mask=_drop_zero_offsets(mask, q, k), **options)
+            mask = _drop_zero_offsets(mask, q, k)
+            with quietly():
+                out = compiled(q, k, v, mask=mask, **options)
+            if options.get("initial_state") is None:
+                report_blind(mask, q.shape[:-3], q.shape[-2], q.shape[-3], k.shape[-3])
+            return out
 
         return call  # pyright: ignore[reportReturnType]
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from attn_jax.ops._shapes import lift
+from attn_jax.ops.debugging import report_blind
 from attn_jax.ops.masks import Mask, as_mask
 
 
@@ -17,9 +18,10 @@ def allowed_for(
       ValueError: batch or head axes that do not broadcast to the logits'.
     """
     mask = as_mask(mask)
+    check_fits(mask, leading, h, t, s)
+    report_blind(mask, leading, h, t, s)
     if not mask.rules:
         return None
-    check_fits(mask, leading, h, t, s)
     allowed = mask.allowed(t, s)
     return lift(allowed, len(leading) + 3)
 

@@ -23,6 +23,16 @@ def lift(x: Array, ndim: int) -> Array:
     return x.reshape((1,) * (ndim - x.ndim) + x.shape)
 
 
+def check_array(name: str, x: Any) -> None:
+    """A JAX or NumPy array; a list is not guessed at."""
+    if hasattr(x, "dtype") and hasattr(x, "ndim"):
+        return
+    raise TypeError(
+        f"{name}: got {type(x).__name__}; expected an array; convert numbers and lists "
+        f"with jnp.asarray({name})"
+    )
+
+
 def check_qkv(q: Array, k: Array, v: Array | None = None) -> None:
     """q: *b t h d, k: *b s g d, v: *b s g e, with h a multiple of g."""
     named = {"q": q, "k": k} | ({} if v is None else {"v": v})
@@ -64,6 +74,7 @@ def check_groups(name: str, g: int, query_name: str, h: int) -> None:
 
 
 def _check_float_rank(name: str, x: Array) -> None:
+    check_array(name, x)
     if x.ndim < 3:
         raise ValueError(
             f"{name}: got shape {x.shape} with {x.ndim} axes; expected at least 3, "

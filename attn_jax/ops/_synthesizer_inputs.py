@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from attn_jax.ops._shapes import check_groups, is_traced
+from attn_jax.ops._shapes import check_array, check_groups, is_traced
 
 
 def check_layouts(**arrays: tuple[Array | None, str]) -> None:
@@ -39,6 +39,7 @@ def check_layouts(**arrays: tuple[Array | None, str]) -> None:
 
 
 def _check_axes(name: str, x: Array, layout: str) -> None:
+    check_array(name, x)
     least = len(layout.removeprefix("*b ").split())
     batched = layout.startswith("*b ")
     if x.ndim < least or (x.ndim > least and not batched):
@@ -82,6 +83,7 @@ def check_length(name: str, n: int, h: int, v: Array) -> None:
 
 def check_queries(queries: Array, n: int) -> None:
     """Int[t]; concrete positions lie in 0 .. n - 1."""
+    check_array("queries", queries)
     if not jnp.issubdtype(jnp.result_type(queries), jnp.integer):
         raise TypeError(
             f"queries: got dtype {jnp.result_type(queries)}; expected integer "

@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from attn_jax.ops._entry import op
 from attn_jax.ops._shapes import check_heads, compute_dtype
 
 
-@jax.jit
+@op()
 def exclude_self(
     y: Float[Array, "*b t h e"],
     v: Float[Array, "*b t g e"],

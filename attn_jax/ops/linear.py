@@ -8,19 +8,16 @@ definition. A column of ones beside v makes S and z one array, so that numerator
 denominator come from one pass.
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from attn_jax.ops._blocks import fill
+from attn_jax.ops._entry import op
 from attn_jax.ops._linear_inputs import (
-    FeatureMap,
     LinearState,
     begins_at,
     causal_inputs,
-    elu_plus_one,
     finish,
     initial_sums,
     keep,
@@ -38,6 +35,7 @@ from attn_jax.ops._linear_masks import (
 from attn_jax.ops._mask_rules import Causal, Padding
 from attn_jax.ops._masking import allowed_for, hide_keys, hide_queries, weighted_sum
 from attn_jax.ops._shapes import check_qkv, compute_dtype
+from attn_jax.ops.feature_maps import FeatureMap, elu_plus_one
 from attn_jax.ops.linear_chunked import linear_attention_chunked
 from attn_jax.ops.masks import Mask, UnsupportedMaskError, as_mask, causal, padding
 
@@ -82,7 +80,8 @@ def linear_attention(
       v: values.
       mask: full, causal, prefix, padding and segments, with or without offsets. A
         segment id is one contiguous run of real tokens.
-      feature_map: phi, from *b t h d to *b t h p, nowhere negative. Pass the same
+      feature_map: phi, from *b t h d to *b t h p, one of `attn_jax.ops.feature_maps` or
+        your own; phi(x).phi(y) is nowhere negative, which is tried out. Pass the same
         function object every time: another one is compiled anew.
       eps: None clamps the denominator at the smallest normal number; a number is added
         to it, as published code does (1e-6).
@@ -93,7 +92,8 @@ def linear_attention(
 
     Raises:
       UnsupportedMaskError: a window or dense mask, which sums over keys cannot honour.
-      ValueError, TypeError: shapes, dtypes or segment ids that do not fit.
+      ValueError, TypeError: shapes, dtypes or segment ids that do not fit; a feature
+      map with which the normaliser could vanish.
     """
     check_qkv(q, k, v)
     mask = mask or Mask()
@@ -231,7 +231,7 @@ def linear_attention_recurrent(
     return finish(jnp.moveaxis(out, 0, axis), x.sees, v, eps), split_sums(after)
 
 
-@partial(jax.jit, static_argnames=("feature_map",))
+@op("feature_map", others=("state",))
 def linear_attention_step(
     q: Float[Array, "*b h d"],
     k: Float[Array, "*b g d"],
@@ -259,6 +259,12 @@ def linear_attention_step(
     Returns:
       The output in the dtype of v, and the state that includes this token.
     """
+    if not isinstance(state, LinearState):
+        raise TypeError(
+            f"state: got {type(state).__name__}; expected a LinearState, such as an "
+            "earlier step returned; the first is zeros, LinearState(kv: *b g p e, "
+            "k: *b g p)"
+        )
     mask = as_mask(mask)
     if len(mask.find(Causal)) < len(mask.rules):
         raise UnsupportedMaskError(

@@ -9,15 +9,10 @@ from jaxtyping import Array, Float
 
 from attn_jax.ops._blocks import fill
 from attn_jax.ops._linear_block import Sizes, Sums, Tokens, attend_block
-from attn_jax.ops._linear_inputs import (
-    FeatureMap,
-    LinearState,
-    elu_plus_one,
-    initial_sums,
-    what_counts,
-)
+from attn_jax.ops._linear_inputs import LinearState, initial_sums, what_counts
 from attn_jax.ops._linear_masks import linear_op, require_causal
 from attn_jax.ops._shapes import check_qkv, compute_dtype
+from attn_jax.ops.feature_maps import FeatureMap, elu_plus_one
 from attn_jax.ops.masks import Mask
 
 # Rows (tokens times query heads) that a CPU works on at a time, measured: they stay in

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
+from attn_jax.ops._entry import op
 from attn_jax.ops._shapes import compute_dtype
 
 LAYOUTS = ("interleaved", "concatenated")
@@ -58,7 +59,7 @@ def sinusoidal_positions(
     return jnp.asarray(table, dtype=float)
 
 
-@partial(jax.jit, static_argnames=("interleaved",))
+@op("interleaved")
 def apply_rotary(
     x: Float[Array, "*b t h d"],
     positions: Real[Array, "..."],

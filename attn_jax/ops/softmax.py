@@ -1,12 +1,12 @@
 """Softmax attention (Attention Is All You Need, Vaswani et al. 2017, equation 1)."""
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from attn_jax.ops._entry import op
 from attn_jax.ops._masking import (
     allowed_for,
     check_fits,
@@ -16,6 +16,7 @@ from attn_jax.ops._masking import (
     weighted_sum,
 )
 from attn_jax.ops._shapes import check_qkv, compute_dtype, lift
+from attn_jax.ops.debugging import report_blind
 from attn_jax.ops.masks import Mask, as_mask
 from attn_jax.ops.softmax_blockwise import blockwise_attention
 
@@ -26,7 +27,7 @@ TILES_FROM_ON_CPU = 256 * 256
 TILES_FROM = 2**30
 
 
-@partial(jax.jit, static_argnames=("implementation", "block_size"))
+@op("implementation", "block_size")
 def softmax_attention(
     q: Float[Array, "*b t h d"],
     k: Float[Array, "*b s g d"],
@@ -81,6 +82,7 @@ def softmax_attention(
         implementation = _faster(t * s, q.size // max(1, t * q.shape[-1]))
     if implementation == "blockwise":
         check_fits(mask, q.shape[:-3], q.shape[-2], t, s)
+        report_blind(mask, q.shape[:-3], q.shape[-2], t, s)
         return blockwise_attention(
             q,
             k,
@@ -96,7 +98,7 @@ def softmax_attention(
     return weighted_sum(weights, hide_keys(v, allowed)).astype(v.dtype)
 
 
-@jax.jit
+@op()
 def softmax_attention_weights(
     q: Float[Array, "*b t h d"],
     k: Float[Array, "*b s g d"],

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from attn_jax.ops._entry import op
 from attn_jax.ops._masking import (
     allowed_for,
     hide_keys,
@@ -28,7 +29,7 @@ from attn_jax.ops._synthesizer_inputs import (
 from attn_jax.ops.masks import Mask
 
 
-@jax.jit
+@op(optional=("b1", "b2"))
 def dense_synthesizer_logits(
     x: Float[Array, "*b t m"],
     w1: Float[Array, "h m d"],
@@ -77,7 +78,7 @@ def dense_synthesizer_logits(
     return _add_bias(logits, b2)
 
 
-@jax.jit
+@op()
 def factorized_dense_logits(
     a: Float[Array, "*#b h t a"], b: Float[Array, "*#b h t b"]
 ) -> Float[Array, "*b h t a*b"]:
@@ -110,7 +111,7 @@ def factorized_dense_logits(
     return jnp.repeat(a, b.shape[-1], axis=-1) * jnp.tile(b, a.shape[-1])
 
 
-@jax.jit
+@op()
 def factorized_random_logits(
     r1: Float[Array, "h t r"], r2: Float[Array, "h n r"]
 ) -> Float[Array, "h t n"]:
@@ -140,7 +141,7 @@ def factorized_random_logits(
     return jnp.einsum("hir,hjr->hij", r1.astype(dtype), r2.astype(dtype))
 
 
-@jax.jit
+@op(others=("logits",))
 def mix_logits(
     logits: Sequence[Float[Array, "*#b h t n"]], alphas: Float[Array, "h k"]
 ) -> Float[Array, "*b h t n"]:
@@ -186,7 +187,7 @@ def mix_logits(
     return reduce(operator.add, terms)
 
 
-@jax.jit
+@op()
 def synthesizer_attention(
     logits: Float[Array, "*#b h t n"],
     v: Float[Array, "*b s g e"],

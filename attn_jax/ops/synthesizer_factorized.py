@@ -6,15 +6,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from attn_jax.ops._entry import op
 from attn_jax.ops._masking import allowed_for, hide_keys
-from attn_jax.ops._shapes import compute_dtype, lift
+from attn_jax.ops._shapes import check_array, compute_dtype, lift
 from attn_jax.ops._synthesizer_inputs import (
     check_layouts,
     check_leading,
     check_length,
     check_queries,
 )
-from attn_jax.ops.masks import Mask
+from attn_jax.ops.masks import Mask, as_mask
 from attn_jax.ops.synthesizer import attend_rows, factorized_dense_logits
 
 BLOCK = 256  # query rows whose logits exist at the same time
@@ -57,8 +58,11 @@ def factorized_random_attention(
       ValueError, TypeError: shapes, dtypes or a mask that do not fit; more keys than
       n; a position outside 0 .. n - 1.
     """
+    for name, x in (("r1", r1), ("r2", r2), ("v", v)):
+        check_array(name, x)
     check_layouts(r1=(r1, "h n r"), r2=(r2, "h n r"), v=(v, "*b s g e"))
     check_length("r2", r2.shape[1], r2.shape[0], v)
+    mask = as_mask(mask)
     if queries is not None:
         check_queries(queries, r1.shape[1])
     return _factorized_random_attention(r1, r2, v, queries, mask)
@@ -88,7 +92,7 @@ def _factorized_random_attention(r1, r2, v, queries, mask):
     return _in_blocks(attend, allowed, r1).astype(v.dtype)
 
 
-@jax.jit
+@op()
 def factorized_dense_attention(
     a: Float[Array, "*#b h t a"],
     b: Float[Array, "*#b h t b"],

@@ -81,6 +81,10 @@ CONFIGS = {
         "dropout_rate: got 1.0; expected a number in [0, 1)",
         "0 turns dropout off",
     ),
+    "a base of 0": (
+        {"d_model": 8, "num_heads": 2, "rotary_base": 0.0},
+        "rotary_base: got 0.0; expected a number > 0",
+    ),
     "a negative rate": (
         {"d_model": 8, "num_heads": 2, "dropout_rate": -0.1},
         "dropout_rate: got -0.1; expected a number in [0, 1)",
@@ -92,6 +96,14 @@ CONFIGS = {
 def test_configs_that_do_not_fit(case):
     options, *parts = CONFIGS[case]
     assert_raises(ValueError, lambda: nn.AttentionConfig(**options), *parts)
+
+
+def test_a_feature_map_is_given_as_a_function():
+    assert_raises(
+        TypeError,
+        lambda: nn.Linear(feature_map="relu"),
+        "feature_map: got str; expected a function from *b t h d to *b t h p",
+    )
 
 
 POSITION_INDEXED = [
@@ -160,6 +172,15 @@ MECHANISM_OPTIONS = {
     "a cap of 0": (
         lambda: nn.Softmax(logit_cap=0.0),
         "logit_cap: got 0.0; expected a number > 0, or None",
+    ),
+    "a negative eps": (
+        lambda: nn.Linear(eps=-1e-6),
+        "eps: got -1e-06; expected a number >= 0",
+        "or None to clamp it",
+    ),
+    "a feed-forward layer without a width": (
+        lambda: nn.FeedForward(8, 0, rngs=None),
+        "d_ff: got 0; expected an int >= 1",
     ),
     "an unknown implementation": (
         lambda: nn.Softmax(implementation="fast"),
@@ -237,6 +258,32 @@ def test_an_integer_mask_is_refused(build, name):
 
 
 CALLS = {
+    "lists of tokens": (
+        TypeError,
+        lambda a: a([[[0.0] * M] * T] * B),
+        "x: got list; expected an array; convert numbers and lists with jnp.asarray(x)",
+    ),
+    "a mask by name": (
+        TypeError,
+        lambda a: a(jnp.ones((B, T, M)), mask="causal"),
+        "mask: got str; expected None or a Mask from attn_jax.ops.masks",
+        "causal()",
+    ),
+    "positions in a list": (
+        TypeError,
+        lambda a: a(jnp.ones((B, T, M)), positions=[list(range(T))] * B),
+        "positions: got list; expected an array",
+    ),
+    "valid in a list": (
+        TypeError,
+        lambda a: a.decode(jnp.ones((B, T, M)), a.init_cache(B, T), valid=[True] * T),
+        "valid: got list; expected an array",
+    ),
+    "a seed for a key": (
+        TypeError,
+        lambda a: a(jnp.ones((B, T, M)), rng=0),
+        "rng: got int; expected a typed key such as jax.random.key(0)",
+    ),
     "x of another width": (
         ValueError,
         lambda a: a(jnp.ones((B, T, M + 1))),

@@ -168,6 +168,47 @@ two_sided = FeatureMap(
 """Twice as wide as what it is given: p = 2 d."""
 
 
+relu = FeatureMap(lambda x: np.maximum(x, 0), lambda x, g: g * (x > 0))
+
+
+def _softmax(x):
+    raised = np.exp(x)
+    return raised / raised.sum(-1, keepdims=True)
+
+
+def _softmax_pullback(x, g):
+    p = _softmax(x)
+    return p * (g - np.sum(p * g, -1, keepdims=True))
+
+
+exp_features = FeatureMap(_softmax, _softmax_pullback)
+
+
+def _polynomial(x):
+    d = x.shape[-1]
+    squares = [
+        x[..., i] * x[..., j] * (1 if i == j else 2**0.5)
+        for i in range(d)
+        for j in range(i, d)
+    ]
+    linear = [2**0.5 * x[..., i] for i in range(d)]
+    return np.stack([np.ones_like(x[..., 0]), *linear, *squares], -1)
+
+
+def _polynomial_pullback(x, g):
+    d = x.shape[-1]
+    dx = 2**0.5 * g[..., 1 : 1 + d]
+    pairs = [(i, j) for i in range(d) for j in range(i, d)]
+    for n, (i, j) in enumerate(pairs):
+        part = g[..., 1 + d + n] * (1 if i == j else 2**0.5)
+        dx[..., i] += part * x[..., j]
+        dx[..., j] += part * x[..., i]
+    return dx
+
+
+polynomial = FeatureMap(_polynomial, _polynomial_pullback)
+
+
 class Linear(NamedTuple):
     """Outputs, the state after the counted keys and, for cotangents, gradients."""
 

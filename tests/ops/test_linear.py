@@ -26,14 +26,13 @@ def two_sided(x):
     return jnp.concatenate([ops.elu_plus_one(x), ops.elu_plus_one(-x)], -1)
 
 
-def identity(x):
-    return x
-
-
 FEATURES = {
     ops.elu_plus_one: oracles.elu_plus_one,
     relu_plus: oracles.relu_plus,
     two_sided: oracles.two_sided,
+    ops.relu_features: oracles.relu,
+    ops.exp_features: oracles.exp_features,
+    ops.polynomial_features: oracles.polynomial,
 }
 
 
@@ -191,7 +190,7 @@ def test_gradients_of_the_oracle_are_the_slopes_of_its_outputs(x64):
         assert_close(getattr(gradients, name), slopes, 1e-7, name)
 
 
-@pytest.mark.parametrize("features", [oracles.relu_plus, oracles.two_sided])
+@pytest.mark.parametrize("features", FEATURES.values())
 def test_pullbacks_of_the_oracle_are_the_slopes_of_its_features(features):
     x = RNG.normal(size=(2, 3))
     g = RNG.normal(size=features.phi(x).shape)
@@ -400,11 +399,17 @@ def test_lengths_of_0_and_1_equal_the_oracle(x64, form, t):
         ("attention", two_sided, 0.5),
         ("chunked", relu_plus, 0.5),
         ("attention", relu_plus, None),
+        ("chunked", ops.relu_features, None),
+        ("attention", ops.relu_features, None),
+        ("recurrent", ops.exp_features, None),
+        ("attention", ops.exp_features, 0.5),
+        ("chunked", ops.polynomial_features, None),
+        ("attention", ops.polynomial_features, None),
     ],
 )
 def test_feature_maps_and_eps_equal_the_oracle(x64, form, feature_map, eps):
     """phi may be twice as wide as the head; eps is added to the denominator."""
-    inputs = arrays((1,), p=2 * D if feature_map is two_sided else None)
+    inputs = arrays((1,), p=FEATURES[feature_map].phi(np.zeros(D)).shape[-1])
     rules = [] if form == "attention" else [oracles.causal()]
     state = form == "recurrent"
     options = {"feature_map": feature_map, "eps": eps, "with_state": state}
@@ -757,7 +762,7 @@ def test_the_output_does_not_depend_on_the_scale_of_the_features(form):
     """Powers of 2 are exact, so equal to the bit, down to where sums are tiny."""
     (q, k, v), *_ = arrays((1,), dtype=np.float32)
     q, k = abs(q) + 0.1, abs(k) + 0.1
-    options = {"mask": masks.causal(), "feature_map": identity}
+    options = {"mask": masks.causal(), "feature_map": jnp.abs}
 
     def output(q, k, **options):
         found = FORMS[form](q, k, v, **options)
