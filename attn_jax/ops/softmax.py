@@ -1,5 +1,6 @@
 """Softmax attention (Attention Is All You Need, Vaswani et al. 2017, equation 1)."""
 
+import logging
 from typing import Any
 
 import jax
@@ -19,8 +20,11 @@ from attn_jax.ops._shapes import check_qkv, compute_dtype, lift
 from attn_jax.ops.debugging import report_blind
 from attn_jax.ops.masks import Mask, as_mask
 from attn_jax.ops.softmax_blockwise import blockwise_attention
+from attn_jax.ops.softmax_kernels import KERNELS, Call, kernel_here, refusal
+from attn_jax.ops.softmax_kernels import run as run_kernel
 
-IMPLEMENTATIONS = ("auto", "dense", "blockwise")
+LOG = logging.getLogger("attn_jax")
+IMPLEMENTATIONS = ("auto", "dense", "blockwise", "cudnn", "tpu")
 # "auto" works in tiles from so many logits on: a head's on CPU, where it was measured;
 # the batch's elsewhere, where tiles one after the other only serve to save memory.
 TILES_FROM_ON_CPU = 256 * 256
@@ -63,7 +67,10 @@ def softmax_attention(
       scale: multiplies the dot products; None is d**-0.5.
       logit_cap: bounds the scaled dot products smoothly; None is no bound.
       implementation: "dense", the definition, which alone has forward-mode and second
-        derivatives; "blockwise", in tiles; "auto", the faster of them for the lengths.
+        derivatives; "blockwise", in tiles; "cudnn" (GPU) and "tpu", kernels of an
+        accelerator, for 16-bit inputs that are full or causal; "auto", a kernel where
+        it computes just this call (else why not is logged), the faster of the first
+        two for the lengths elsewhere.
       block_size: queries and keys a tile of "blockwise"; None is the measured best.
 
     Returns:
@@ -78,8 +85,18 @@ def softmax_attention(
     if bias is not None:
         bias = _check_bias(bias, (*q.shape[:-3], q.shape[-2], t, s))
     _check_implementation(implementation, block_size)
+    call = Call(q, k, v, as_mask(mask), bias, scale, logit_cap)
     if implementation == "auto":
-        implementation = _faster(t * s, q.size // max(1, t * q.shape[-1]))
+        implementation = _best(call, block_size)
+    elif implementation in KERNELS.values():
+        why = refusal(implementation, call)
+        if why is not None:
+            raise ValueError(
+                f"implementation: got {implementation!r}, which can't compute this "
+                f"call: {why}; expected 'auto', 'dense' or 'blockwise' here"
+            )
+    if implementation in KERNELS.values():
+        return run_kernel(implementation, call)
     if implementation == "blockwise":
         check_fits(mask, q.shape[:-3], q.shape[-2], t, s)
         report_blind(mask, q.shape[:-3], q.shape[-2], t, s)
@@ -155,10 +172,19 @@ def _weights(q, k, allowed, bias, scale, logit_cap):
     return masked_softmax(logits, allowed)
 
 
-def _faster(logits: int, heads: int) -> str:
-    """The implementation for t s logits a head."""
+def _best(call: Call, block_size: int | None) -> str:
+    """The implementation that "auto" stands for."""
+    kernel = kernel_here()
+    if kernel is not None and block_size is None:
+        why = refusal(kernel, call)
+        if why is None:
+            return kernel
+        LOG.info("softmax_attention: %s is not used, since %s", kernel, why)
+    t, _, d = call.q.shape[-3:]
+    logits = t * call.k.shape[-3]
     if jax.default_backend() == "cpu":
         return "blockwise" if logits >= TILES_FROM_ON_CPU else "dense"
+    heads = call.q.size // max(1, t * d)
     return "blockwise" if logits * heads >= TILES_FROM else "dense"
 
 
@@ -179,10 +205,10 @@ def _check_implementation(implementation: str, block_size: int | None) -> None:
             f"block_size: got {block_size!r}; expected an int >= 1, or None for the "
             "measured best"
         )
-    if implementation == "dense":
+    if implementation not in ("auto", "blockwise"):
         raise ValueError(
-            f"block_size: got {block_size} for implementation='dense', which has no "
-            "blocks; leave it out, or use 'blockwise'"
+            f"block_size: got {block_size} for implementation={implementation!r}, "
+            "which takes none; leave it out, or use 'blockwise'"
         )
 
 
