@@ -395,3 +395,18 @@ def test_linear_attention_with_a_feature_map_and_eps_of_its_own():
     assert_close(full, module.output(y), F32)
     other = light_jit(lambda x: plain(x, mask=masks.causal()))(x)
     assert np.linalg.norm(other - full) > 1e-2 * np.linalg.norm(full)
+
+
+@pytest.mark.parametrize("name", ["softmax", "linear", "factorized_random"])
+def test_a_donated_cache_is_written_in_place(name):
+    """The new cache takes the memory of the old one."""
+    module = attention(name)
+    graph, state = nnx.split(module)
+    cache = module.init_cache(B, T)
+    step = jax.jit(
+        lambda state, x, cache: nnx.merge(graph, state).decode(x, cache),
+        donate_argnums=2,
+    )
+    compiled = step.lower(state, jnp.ones((B, 1, M)), cache).compile()
+    held = sum(x.nbytes for x in jax.tree.leaves(cache.core))
+    assert compiled.memory_analysis().alias_size_in_bytes >= held
