@@ -3,7 +3,7 @@
 import importlib.metadata
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,10 +20,10 @@ from experiments.compare import provenance
 def main(arguments: Sequence[str]) -> int:
     """The command: 0 when everything that is there was measured."""
     config = parse(arguments)
-    measured = measure(config, arguments)
-    config.out.mkdir(parents=True, exist_ok=True)
     path = config.out / "results.json"
-    path.write_text(results.dumps(measured), encoding="utf-8")
+    config.out.mkdir(parents=True, exist_ok=True)
+    for measured in measure(config, arguments):
+        path.write_text(results.dumps(measured), encoding="utf-8")
     # What is read is what was rounded, so the page can be made again from the file.
     measured = results.read(path)
     plot.draw(measured, config.figures)
@@ -35,8 +35,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def measure(config: BenchConfig, arguments: Sequence[str]) -> dict[str, Any]:
-    """Everything that results.json holds."""
+def measure(config: BenchConfig, arguments: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Everything that results.json holds, again after each part that was measured."""
     begin = time.perf_counter()
     here = peers.found(_say)
     cases = [*mechanisms.CASES, *peers.cases(here)]
@@ -62,8 +62,8 @@ def measure(config: BenchConfig, arguments: Sequence[str]) -> dict[str, Any]:
         if name in config.parts:
             _say(f"{name} ...")
             found[name] = part()
-    found["seconds"] = time.perf_counter() - begin
-    return found
+            found["seconds"] = time.perf_counter() - begin
+            yield found
 
 
 def _sweep(config: BenchConfig, cases: list[Case], torch: bool) -> list[dict[str, Any]]:
