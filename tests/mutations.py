@@ -325,7 +325,7 @@ MUTATIONS = (
     ),
     Mutation(
         "elu(x) + 1 as it is written",
-        INPUTS,
+        "attn_jax/ops/feature_maps.py",
         "    return jnp.where(x >= 0, x + 1, jnp.exp(jnp.minimum(x, 0)))\n",
         "    return jax.nn.elu(x) + 1\n",
         (f"{LINEAR}::test_elu_plus_one_in_bfloat16_stays_within_1_percent_of_exp",),

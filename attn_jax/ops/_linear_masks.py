@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from attn_jax.ops._entry import check_options
 from attn_jax.ops._mask_rules import Causal, Dense, Padding, Prefix, Segments, Window
-from attn_jax.ops._shapes import check_qkv, is_traced, lift
+from attn_jax.ops._shapes import check_array, check_qkv, is_traced, lift
 from attn_jax.ops.debugging import quietly, report_blind
 from attn_jax.ops.feature_maps import check_feature_map, elu_plus_one
 from attn_jax.ops.masks import Mask, UnsupportedMaskError, as_mask, causal
@@ -29,6 +29,7 @@ def linear_op(*static_argnames: str) -> Callable[[F], F]:
         def call(
             q: Array, k: Array, v: Array, *, mask: Mask | None = None, **options: Any
         ) -> Any:
+            check_array("v", v)
             check_qkv(q, k, v)
             mask = as_mask(mask)
             check_options(options)
