@@ -3,6 +3,7 @@
 from functools import partial
 
 import tokamax
+from absl import flags
 
 from benchmarks.mechanisms import from_qkv, softmax_operations
 from benchmarks.problem import Case, JaxProblem, Size
@@ -17,3 +18,6 @@ CASES = [
     Case(f"tokamax {name}", 2, partial(attention, name), softmax_operations, 2.5)
     for name in ("xla", "xla_chunked")
 ]
+
+# It reads flags of its own from the command line, unless they were read before.
+flags.FLAGS(["benchmarks"])
