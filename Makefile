@@ -69,7 +69,7 @@ constraints: environment-test ## pin the versions again, on every Python
 	$(PY) tools/pin.py
 
 clean: ## remove environments, caches and build products; keeps runs/
-	rm -rf .venv .venv-3.* .jax_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-* .jax_cache .pytest_cache .ruff_cache .hypothesis build dist
 
 python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \

@@ -59,7 +59,7 @@ def _curves(axes: Any, results: Results, direction: str, kind: str) -> list[Any]
     for name, colour in COLOURS.items():
         points = [
             (row["n"], value / row["batch"])
-            for row in results["sweep"]
+            for row in results.get("sweep", ())
             if (row["name"], row["direction"]) == (name, direction)
             and (value := _value(row, kind)) is not None
         ]

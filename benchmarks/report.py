@@ -91,7 +91,9 @@ def _targets(results: Results) -> str:
     held = sum(target.held is True for target in found)
     rows = [(t.what, t.target, t.measured, HELD[t.held]) for t in found]
     table = _table(("what", "target", "measured", ""), rows)
-    return f"{held} of {len(found)} held. Ratios are of medians.\n\n{table}"
+    measured = sum(target.held is not None for target in found)
+    said = f"{held} of {measured} that were measured held. Ratios are of medians."
+    return f"{said}\n\n{table}"
 
 
 def _lengths(results: Results, direction: str, show: Any) -> str:

@@ -25,6 +25,8 @@ class Worker:
         self._pipe, other = context.Pipe()
         self._process = context.Process(target=_serve, args=(other,), daemon=True)
         self._process.start()
+        # Held by the worker alone, so that its end is seen here.
+        other.close()
 
     def __enter__(self) -> "Worker":
         return self

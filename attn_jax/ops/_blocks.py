@@ -110,7 +110,8 @@ def tile(
     """What block (i, j) of one example lets through, for h heads from h0 on."""
     q0, k0 = i * grid.bq, j * grid.bk
     keys = k0 + jnp.arange(grid.bk)[None, None, :]
-    allowed = jnp.broadcast_to(keys < grid.s, (1, grid.bq, grid.bk))
+    real = q0 + jnp.arange(grid.bq)[None, :, None] < grid.t
+    allowed = real & (keys < grid.s)
     for rule in mask.rules:
         if isinstance(rule, Positional):
             at = rule.start + q0 + jnp.arange(grid.bq)[None, :, None]
@@ -142,9 +143,12 @@ def causal_edges(mask: Mask, grid: Grid, i: Any, j: Any) -> tuple[Array, Array] 
     """
     if len(mask.rules) != 1 or not isinstance(mask.rules[0], Causal):
         return None
-    queries = mask.rules[0].start + i * grid.bq + jnp.arange(grid.bq)
+    rows = i * grid.bq + jnp.arange(grid.bq)
     keys = j * grid.bk + jnp.arange(grid.bk)
-    return (keys <= queries[-1]) & (keys < grid.s), queries >= keys[0]
+    start = mask.rules[0].start
+    last = start + jnp.minimum(rows[-1], grid.t - 1)
+    seen = (keys <= last) & (keys < grid.s)
+    return seen, (start + rows >= keys[0]) & (rows < grid.t)
 
 
 def corner(x: Array, at: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from attn_jax.ops._linear_inputs import begins_at, keep, normalise, running_sum
+from attn_jax.ops._shapes import lift
 from attn_jax.ops.feature_maps import FeatureMap
 
 # Features of a query beyond this are scaled down, which their quotient does not show:
@@ -45,6 +46,7 @@ class Sizes(NamedTuple):
     c: int
     g: int
     dtype: Any
+    ndim: int  # axes that the feature map was promised
 
     @property
     def tokens(self) -> int:
@@ -52,17 +54,16 @@ class Sizes(NamedTuple):
 
     def in_chunks(self, x: Float[Array, "tokens h p"]) -> Float[Array, "u n rows p"]:
         """Rows of a chunk: its tokens, for every query head of a group."""
-        h, p = x.shape[1:]
-        x = x.reshape(self.examples, self.n, self.c, self.g, h // self.g, p)
-        return x.transpose(0, 3, 1, 4, 2, 5).reshape(
-            -1, self.n, h // self.g * self.c, p
-        )
+        r, p = x.shape[1] // self.g, x.shape[2]
+        x = x.reshape(self.examples, self.n, self.c, self.g, r, p)
+        x = x.transpose(0, 3, 1, 4, 2, 5)
+        return x.reshape(self.examples * self.g, self.n, r * self.c, p)
 
     def in_rows(self, x: Float[Array, "u n rows e"]) -> Float[Array, "tokens h e"]:
         """What `in_chunks` was given."""
-        e = x.shape[-1]
-        x = x.reshape(self.examples, self.g, self.n, -1, self.c, e)
-        return x.transpose(0, 2, 4, 1, 3, 5).reshape(self.tokens, -1, e)
+        r, e = x.shape[2] // self.c, x.shape[3]
+        x = x.reshape(self.examples, self.g, self.n, r, self.c, e)
+        return x.transpose(0, 2, 4, 1, 3, 5).reshape(self.tokens, self.g * r, e)
 
     def per_head(self, x: Array, ndim: int) -> Array:
         """x: b ... once for each key/value head, u ..., with ndim axes."""
@@ -81,11 +82,15 @@ def attend_block(
     masked after phi; they are cleaned before it too, since the gradient of phi at NaN
     times 0 is NaN.
     """
-    dtype = sizes.dtype
-    phi_q = feature_map(keep(x.q, x.sees).astype(dtype)).astype(dtype)
-    phi_k = keep(feature_map(keep(x.k, x.real).astype(dtype)), x.real).astype(dtype)
-    v = keep(x.v, x.real).astype(dtype)
-    q, k, v = (sizes.in_chunks(a) for a in (phi_q, phi_k, v))
+
+    def features(a: Array, real: Any) -> Array:
+        a = lift(keep(a, real).astype(sizes.dtype), sizes.ndim)
+        phi = feature_map(a).reshape(*a.shape[-3:-1], -1)
+        return keep(phi, real).astype(sizes.dtype)
+
+    v = keep(x.v, x.real).astype(sizes.dtype)
+    parts = (features(x.q, x.sees), features(x.k, x.real), v)
+    q, k, v = (sizes.in_chunks(a) for a in parts)
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(q), -1, keepdims=True, initial=0))
     unit = jnp.where(largest > LARGE, largest, 1)
     q = q / unit

@@ -70,7 +70,7 @@ def what_counts(
 
 def with_ones(v: Float[Array, "*b e"]) -> Float[Array, "*b e1"]:
     """v with a column of ones: the sum over it is the denominator."""
-    return jnp.concatenate([v, jnp.ones_like(v[..., :1])], axis=-1)
+    return jnp.concatenate([v, jnp.ones((*v.shape[:-1], 1), v.dtype)], axis=-1)
 
 
 def normalise(
@@ -136,6 +136,7 @@ def initial_sums(
             "since it is not known which segment the state belongs to; start a row "
             "with a new segment, or pass the pieces of one segment without ids"
         )
+    check_state("initial_state", state)
     if state.kv.shape != sizes or state.k.shape != sizes[:-1]:
         raise ValueError(
             f"initial_state: got kv of shape {state.kv.shape} and k of shape "
@@ -144,6 +145,16 @@ def initial_sums(
             "earlier piece of the same rows returned"
         )
     return LinearState(state.kv.astype(dtype), state.k.astype(dtype))
+
+
+def check_state(name: str, state: Any) -> None:
+    """A LinearState, not a tuple that looks like one."""
+    if not isinstance(state, LinearState):
+        raise TypeError(
+            f"{name}: got {type(state).__name__}; expected a LinearState, such as an "
+            "earlier piece or step returned; the first is zeros, LinearState(kv: "
+            "*b g p e, k: *b g p)"
+        )
 
 
 def split_sums(sums: Float[Array, "*b g p e1"]) -> LinearState:

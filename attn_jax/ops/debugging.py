@@ -51,7 +51,8 @@ def debug() -> Iterator[list[BlindQuery]]:
 
     Each is logged as a warning of the logger "attn_jax" when it is computed, and stands
     in the list once the context is left. It works under jit, vmap, grad and scan, where
-    functions are compiled anew; vmap hides which example a query belongs to.
+    functions are compiled anew; vmap hides which example a query belongs to. Open it
+    around the call, not inside a compiled function, and in one thread at a time.
 
     Cost: the mask as a t x s array in every call, whatever the implementation.
     """
@@ -61,9 +62,11 @@ def debug() -> Iterator[list[BlindQuery]]:
         with _on(True):
             yield found
     finally:
-        jax.effects_barrier()
-        # By identity: two reports that are equal, such as empty ones, are not the same.
-        del _reports[next(i for i, each in enumerate(_reports) if each is found)]
+        try:
+            jax.effects_barrier()
+        finally:
+            # By identity: two reports that are equal, as empty ones, are not the same.
+            del _reports[next(i for i, each in enumerate(_reports) if each is found)]
 
 
 def quietly() -> AbstractContextManager[Any]:
@@ -99,7 +102,8 @@ def _record(blind: Any) -> None:
         for *example, query in np.argwhere(blind.any(axis=-1)).tolist()
     ]
     if _reports:
-        _reports[-1].extend(row for row in rows if row not in _reports[-1])
+        known = set(_reports[-1])
+        _reports[-1].extend(row for row in rows if row not in known)
     for row in rows[:SHOWN]:
         LOG.warning("%s", row)
     if len(rows) > SHOWN:

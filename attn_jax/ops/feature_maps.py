@@ -133,6 +133,7 @@ def _least(feature_map: FeatureMap, ndim: int, h: int, d: int) -> float:
         )
     phi = np.asarray(phi).astype(np.float64).reshape(-1, h, phi.shape[-1])
     size = np.linalg.norm(phi, axis=-1, keepdims=True)
-    phi = phi / np.where(size > 0, size, 1)
+    with np.errstate(invalid="ignore"):  # of features that overflow
+        phi = phi / np.where(size > 0, size, 1)
     least = np.nanmin(np.einsum("ihp,jhp->hij", phi, phi), initial=0.0)
     return float(least) if least < -1e-5 else 0.0

@@ -18,6 +18,7 @@ from attn_jax.ops._linear_inputs import (
     LinearState,
     begins_at,
     causal_inputs,
+    check_state,
     finish,
     initial_sums,
     keep,
@@ -259,12 +260,7 @@ def linear_attention_step(
     Returns:
       The output in the dtype of v, and the state that includes this token.
     """
-    if not isinstance(state, LinearState):
-        raise TypeError(
-            f"state: got {type(state).__name__}; expected a LinearState, such as an "
-            "earlier step returned; the first is zeros, LinearState(kv: *b g p e, "
-            "k: *b g p)"
-        )
+    check_state("state", state)
     mask = as_mask(mask)
     if len(mask.find(Causal)) < len(mask.rules):
         raise UnsupportedMaskError(

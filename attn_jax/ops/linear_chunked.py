@@ -1,5 +1,6 @@
 """Linear attention in chunks: matmuls inside, sums between."""
 
+import math
 from functools import partial
 from typing import Any
 
@@ -43,8 +44,8 @@ def linear_attention_chunked(
     quadratic form when one chunk holds the sequence, to `linear_attention_scan` when
     C = 1.
 
-    Cost: O(t C (p + e) + t p e) time; memory beside inputs and outputs O(C h (p + e))
-    a block on CPU, O(t C + t p e / C) elsewhere.
+    Cost: O(t C (p + e) + t p e) time; memory beside inputs and outputs, with B tokens a
+    block on CPU, O(B h (p + e) + t p e / B), elsewhere O(t C + t p e / C).
 
     Reference: Katharopoulos et al. 2020, equations 9-12, a chunk at a time.
 
@@ -75,11 +76,14 @@ def linear_attention_chunked(
     if 0 in (*leading, t, h):
         return jnp.zeros((*leading, t, h, e), v.dtype), state
     x = Tokens(q, k, v, real, sees, run)
-    x = jax.tree.map(lambda a: a.reshape(-1, *a.shape[len(leading) :]), x)
+    b = math.prod(leading)
+    x = jax.tree.map(lambda a: a.reshape(b, *a.shape[len(leading) :]), x)
     chunk = min(chunk_size, t)
-    sizes = Sizes(*_block_sizes(x.q.shape[0], t, h, chunk), chunk, g, dtype)
+    sizes = Sizes(*_block_sizes(b, t, h, chunk), chunk, g, dtype, q.ndim)
     attend = partial(attend_block, sizes=sizes, feature_map=feature_map, eps=eps)
-    before = LinearState(*(a.reshape(-1, *a.shape[len(leading) + 1 :]) for a in state))
+    before = LinearState(
+        *(a.reshape(b * g, *a.shape[len(leading) + 1 :]) for a in state)
+    )
     out, after = _sweep(attend, sizes, before, x)
     after = LinearState(*(a.reshape(*leading, g, *a.shape[1:]) for a in after))
     return out.reshape(*leading, t, h, e), after
@@ -95,10 +99,11 @@ def _sweep(
     b, t = x.q.shape[:2]
     blocks = -(-t // (sizes.n * sizes.c))
     x = _filled(x, blocks * sizes.n * sizes.c)
-    steps = jax.tree.map(lambda a: a.reshape(-1, sizes.tokens, *a.shape[2:]), x)
+    rows = b // sizes.examples
+    n = rows * blocks
+    steps = jax.tree.map(lambda a: a.reshape(n, sizes.tokens, *a.shape[2:]), x)
     u = sizes.examples * sizes.g
-    before = LinearState(*(a.reshape(-1, u, *a.shape[1:]) for a in before))
-    n = steps.q.shape[0]
+    before = LinearState(*(a.reshape(rows, u, *a.shape[1:]) for a in before))
     # In a loop nothing can merge the second computation with the first.
     attend = jax.checkpoint(attend, prevent_cse=n == 1)
 
@@ -117,8 +122,9 @@ def _sweep(
     start = first(0, jax.tree.map(lambda a: a[0], steps))
     _, (out, after) = jax.lax.scan(step, start, (jnp.arange(n), steps))
     last = slice(blocks - 1, None, blocks)
-    after = LinearState(*(a[last].reshape(-1, *a.shape[2:]) for a in after))
-    return out.reshape(b, -1, *out.shape[2:])[:, :t], after
+    after = LinearState(*(a[last].reshape(b * sizes.g, *a.shape[2:]) for a in after))
+    length = blocks * sizes.n * sizes.c
+    return out.reshape(b, length, *out.shape[2:])[:, :t], after
 
 
 def _block_sizes(b: int, t: int, h: int, chunk: int) -> tuple[int, int]:

@@ -67,10 +67,10 @@ def softmax_attention(
       scale: multiplies the dot products; None is d**-0.5.
       logit_cap: bounds the scaled dot products smoothly; None is no bound.
       implementation: "dense", the definition, which alone has forward-mode and second
-        derivatives; "blockwise", in tiles; "cudnn" (GPU) and "tpu", kernels of an
-        accelerator, for 16-bit inputs that are full or causal; "auto", a kernel where
-        it computes just this call (else why not is logged), the faster of the first
-        two for the lengths elsewhere.
+        derivatives; "blockwise", in tiles; "cudnn", a kernel of NVIDIA GPUs for 16-bit
+        inputs, full, causal or with a window to the left; "tpu", one for bfloat16, full
+        or causal; "auto", a kernel where it computes just this call (else why not is
+        logged), elsewhere the faster of the first two for the lengths.
       block_size: queries and keys a tile of "blockwise"; None is the measured best.
 
     Returns:
@@ -104,7 +104,7 @@ def softmax_attention(
             q,
             k,
             v,
-            mask=as_mask(mask),
+            mask=call.mask,
             bias=bias,
             scale=_scale(scale, q.shape[-1]),
             logit_cap=logit_cap,

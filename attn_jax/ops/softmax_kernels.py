@@ -14,6 +14,7 @@ from attn_jax.ops._mask_rules import Causal, Window
 from attn_jax.ops.masks import Mask
 
 KERNELS = {"cuda": "cudnn", "tpu": "tpu"}
+PLACES = {"cudnn": "NVIDIA GPUs from Ampere on", "tpu": "one TPU"}
 
 
 class Call(NamedTuple):
@@ -29,19 +30,26 @@ class Call(NamedTuple):
 
 
 def kernel_here() -> str | None:
-    """The kernel of the machine that this process computes on."""
+    """The kernel of the devices that this process computes on, if they have one.
+
+    A default device that was chosen by hand may be another one, so none is used then.
+    """
+    if jax.config.jax_default_device is not None:  # pyright: ignore[reportAttributeAccessIssue]
+        return None
+    device = jax.devices()[0]
     backend = jax.default_backend()
-    if backend == "gpu":
-        # A GPU of another make has no cuDNN.
-        version = jax.devices()[0].client.platform_version.lower()
-        backend = "cuda" if "cuda" in version else backend
-    return KERNELS.get(backend)
+    if backend == "gpu" and "cuda" in device.client.platform_version.lower():
+        # Fused attention came with compute capability 8.0.
+        new = float(getattr(device, "compute_capability", 0)) >= 8
+        return KERNELS["cuda"] if new else None
+    # A kernel of Pallas can't be split over devices by the compiler.
+    return KERNELS.get(backend) if jax.device_count() == 1 else None
 
 
 def refusal(kernel: str, x: Call) -> str | None:
     """Why a kernel can't compute this call exactly, or None where it can."""
     if kernel_here() != kernel:
-        return f"it runs on {'an NVIDIA GPU' if kernel == 'cudnn' else 'a TPU'} alone"
+        return f"it runs on {PLACES[kernel]} alone"
     return _cannot(kernel, x)
 
 

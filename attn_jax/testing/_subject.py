@@ -48,7 +48,14 @@ class Subject:
 
     def run(self, *arrays: Any) -> np.ndarray:
         """The output, rows x time x rest, in float64."""
-        return self.seen(self._output(*arrays))
+        out = self.seen(self._output(*arrays))
+        t = arrays[0].shape[self.axes[0]]
+        if out.shape[1] != t:
+            raise ValueError(
+                f"f: returned {out.shape[1]} entries on axis {self.out_axis} for {t} "
+                "tokens; expected as many; say where time stands with out_axis="
+            )
+        return out
 
     def seen(self, out: Any) -> np.ndarray:
         """An output of the function, or of its decoding, in the same way."""
@@ -146,7 +153,7 @@ class Subject:
 
     def _ids(self, x: jax.Array, scale: float) -> np.ndarray:
         if not np.isfinite(scale):
-            return np.full(x.shape, BIG_ID, x.dtype)
+            return np.full(x.shape, min(BIG_ID, jnp.iinfo(x.dtype).max), x.dtype)
         known = np.unique(np.asarray(x))
         if len(known) < 2:
             raise ValueError(

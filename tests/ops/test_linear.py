@@ -1069,3 +1069,31 @@ def test_blocks_of_any_size_equal_the_oracle(x64, monkeypatch, rows):
         counted=LAST,
     )
     jax.clear_caches()
+
+
+def test_a_feature_map_is_given_the_axes_it_was_promised():
+    w = jnp.asarray(np.random.default_rng(0).random((H, D, 2)), jnp.float32)
+    (q, k, v), *_ = arrays(h=H, g=H, dtype=np.float32)
+
+    def projected(x):
+        return jax.nn.softplus(jnp.einsum("bthd,hdp->bthp", x, w))
+
+    options = {"mask": masks.causal(), "feature_map": projected}
+    got = ops.linear_attention(q, k, v, **options)
+    assert_close(got, ops.linear_attention_scan(q, k, v, **options), 1e-6)
+
+
+@pytest.mark.parametrize("sizes", [{"e": 0}, {"d": 0}])
+def test_heads_of_no_width_equal_the_scan(sizes):
+    (q, k, v), *_ = arrays(dtype=np.float32, **sizes)
+    got = ops.linear_attention(q, k, v, mask=masks.causal())
+    want = ops.linear_attention_scan(q, k, v, mask=masks.causal())
+    assert got.shape == want.shape
+    assert (got == want).all()
+
+
+@pytest.mark.parametrize("form", STATEFUL)
+def test_a_plain_tuple_is_no_state(form, plain_errors):
+    (q, k, v), _, state = arrays(dtype=np.float32)
+    with pytest.raises(TypeError, match=r"initial_state: got tuple.*LinearState"):
+        FORMS[form](q, k, v, initial_state=tuple(state))

@@ -215,3 +215,18 @@ def test_block_size_needs_blocks(plain_errors):
         softmax_attention(x, x, x, implementation="dense", block_size=4)
     with pytest.raises(ValueError, match=r"block_size: got 0; expected an int >= 1"):
         softmax_attention(x, x, x, block_size=0)
+
+
+@pytest.mark.parametrize("rule", [masks.causal(), masks.window(9)])
+def test_a_key_that_only_filled_rows_would_see_may_hold_anything(rule):
+    """Key 7 stands past the last query, and before those that fill its block."""
+    q, k, v = normal(1, 6, 1, 2), normal(2, 12, 1, 2), normal(3, 12, 1, 2)
+    options = {"mask": rule.offset(1), "implementation": "blockwise", "block_size": 4}
+
+    def out_and_gradient(k, v):
+        out, pull = jax.vjp(lambda q: softmax_attention(q, k, v, **options), q)
+        return out, *pull(out)
+
+    got = out_and_gradient(k.at[7].set(jnp.nan), v.at[7].set(jnp.nan))
+    for hidden, clean in zip(got, out_and_gradient(k, v), strict=True):
+        assert (hidden == clean).all()

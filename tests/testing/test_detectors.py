@@ -374,3 +374,21 @@ def test_a_decode_that_returns_nan_is_found():
 
     with assert_finds("the output at token 0", "differs to NaN or infinity"):
         assert_decode_matches(sums, broken, X, cache=EMPTY)
+
+
+def test_an_output_whose_time_stands_elsewhere_is_no_leak():
+    x = np.random.default_rng(0).normal(size=(2, 7, 6)).astype(np.float32)
+
+    def heads(x):
+        return x.reshape(*x.shape[:-1], 2, 3)
+
+    with pytest.raises(ValueError, match=r"2 entries .* for 7 tokens.*out_axis"):
+        assert_causal(heads, x)
+    assert_causal(heads, x, out_axis=-3)
+
+
+def test_bytes_are_changed_into_bytes():
+    tokens = np.random.default_rng(0).integers(0, 9, size=(2, 7)).astype(np.uint8)
+    assert_padding_invariant(
+        lambda x, real: np.float32(1) * jnp.where(real, x, 0)[..., None], tokens
+    )
