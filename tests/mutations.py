@@ -185,9 +185,8 @@ MUTATIONS = (
     Mutation(
         "padded keys in the denominator of linear attention in chunks",
         "attn_jax/ops/_linear_block.py",
-        "    phi_k = keep(feature_map(keep(x.k, x.real).astype(dtype)), x.real)"
-        ".astype(dtype)\n",
-        "    phi_k = feature_map(keep(x.k, x.real).astype(dtype)).astype(dtype)\n",
+        "        return keep(phi, real).astype(sizes.dtype)\n",
+        "        return phi.astype(sizes.dtype)\n",
         (f"{LINEAR}::test_padded_keys_alone_equal_the_oracle[chunked]",),
     ),
     Mutation(
