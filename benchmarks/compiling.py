@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -10,16 +10,10 @@ from benchmarks import memory
 from benchmarks.problem import Case, Size
 
 
-class Prepared(NamedTuple):
-    """A call that blocks until its result is there."""
-
-    call: Callable[[], Any]
-
-
 def prepare(
     case: Case, size: Size, direction: str, row: dict[str, Any], max_bytes: float
-) -> Prepared | None:
-    """The call of a case in this process; None where memory is short.
+) -> Callable[[], Any] | None:
+    """The call of a case in this process, blocking; None where memory is short.
 
     The row gets compile_seconds and temporary_bytes, or the reason in left_out. Nothing
     of the size of the problem is allocated before its bytes are known.
@@ -38,7 +32,7 @@ def prepare(
     if needed > max_bytes:
         row["left_out"] = too_large(needed, max_bytes)
         return None
-    return Prepared(lambda: jax.block_until_ready(compiled(*problem.arguments)))
+    return lambda: jax.block_until_ready(compiled(*problem.arguments))
 
 
 def too_large(needed: float, limit: float) -> str:

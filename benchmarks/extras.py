@@ -54,9 +54,9 @@ def together(
     rows = [{"name": c.name, "direction": direction, "n": size.n} for c in cases]
     turns = {}
     for case, row in zip(cases, rows, strict=True):
-        prepared = prepare(case, size, direction, row, config.max_bytes)
-        if prepared is not None:
-            turns[case.name] = clock.local(prepared.call)
+        call = prepare(case, size, direction, row, config.max_bytes)
+        if call is not None:
+            turns[case.name] = clock.local(call)
     samples = clock.interleave(turns, rounds=config.rounds)
     return [row | {"samples": samples.get(row["name"], [])} for row in rows]
 
@@ -134,8 +134,8 @@ def _large(n: int, heads: int, width: int, dtype: str) -> dict[str, Any]:
     case = next(case for case in mechanisms.CASES if case.name == "linear")
     row: dict[str, Any] = {"n": n}
     size = Size(n, 1, heads, width, dtype=dtype)
-    prepared = prepare(case, size, "both", row, float("inf"))
-    seconds = clock.timed(prepared.call)
+    call = prepare(case, size, "both", row, float("inf"))
+    seconds = clock.timed(call)
     return row | {"seconds": seconds, "bytes": memory.peak_of_this_process()}
 
 

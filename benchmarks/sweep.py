@@ -72,9 +72,9 @@ class Sweep:
                 turn = self._remote(case, row, size)
         else:
             # Compiled also where it isn't run: its memory is known then.
-            prepared = prepare(case, size, row["direction"], row, self.config.max_bytes)
-            if prepared is not None and reason is None:
-                turn = clock.local(prepared.call)
+            call = prepare(case, size, row["direction"], row, self.config.max_bytes)
+            if call is not None and reason is None:
+                turn = clock.local(call)
         if turn is None:
             reason = row.setdefault("left_out", reason)
             what = f"{case.name}, {row['direction']}, n = {row['n']}"

@@ -168,8 +168,8 @@ MUTATIONS = (
     Mutation(
         "padded keys in the denominator of linear attention",
         INPUTS,
-        "    phi_k = keep(feature_map(keep(k, real_k).astype(dtype)), real_k)\n",
-        "    phi_k = feature_map(keep(k, real_k).astype(dtype))\n",
+        "    return keep(feature_map(keep(x, real).astype(dtype)), real)\n",
+        "    return feature_map(keep(x, real).astype(dtype))\n",
         (
             f"{LINEAR}::test_padding_equals_the_oracle[recurrent]",
             f"{LINEAR}::test_padded_keys_alone_equal_the_oracle[scan]",
@@ -177,16 +177,16 @@ MUTATIONS = (
     ),
     Mutation(
         "padded keys in the denominator of bidirectional linear attention",
-        "attn_jax/ops/linear.py",
-        "    phi_k = keep(feature_map(keep(k, real).astype(dtype)), real)\n",
-        "    phi_k = feature_map(keep(k, real).astype(dtype))\n",
+        INPUTS,
+        "    return keep(feature_map(keep(x, real).astype(dtype)), real)\n",
+        "    return feature_map(keep(x, real).astype(dtype))\n",
         (f"{LINEAR}::test_padded_keys_equal_keys_cut_off",),
     ),
     Mutation(
         "padded keys in the denominator of linear attention in chunks",
-        "attn_jax/ops/_linear_block.py",
-        "        return keep(phi, real).astype(sizes.dtype)\n",
-        "        return phi.astype(sizes.dtype)\n",
+        INPUTS,
+        "    return keep(feature_map(keep(x, real).astype(dtype)), real)\n",
+        "    return feature_map(keep(x, real).astype(dtype))\n",
         (f"{LINEAR}::test_padded_keys_alone_equal_the_oracle[chunked]",),
     ),
     Mutation(

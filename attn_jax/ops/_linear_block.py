@@ -10,7 +10,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from attn_jax.ops._linear_inputs import begins_at, keep, normalise, running_sum
+from attn_jax.ops._linear_inputs import (
+    begins_at,
+    features,
+    keep,
+    normalise,
+    running_sum,
+)
 from attn_jax.ops._shapes import lift
 from attn_jax.ops.feature_maps import FeatureMap
 
@@ -78,19 +84,18 @@ def attend_block(
 
         Y_c = Q_c S_{c-1} + tril(Q_c K_c^T) V_c,   S_c = S_{c-1} + K_c^T V_c
 
-    and Y's denominator alike, with z for S and ones for V. phi(0) is not 0, so keys are
-    masked after phi; they are cleaned before it too, since the gradient of phi at NaN
-    times 0 is NaN.
+    and Y's denominator alike, with z for S and ones for V.
     """
 
-    def features(a: Array, real: Any) -> Array:
-        a = lift(keep(a, real).astype(sizes.dtype), sizes.ndim)
-        phi = feature_map(a).reshape(*a.shape[-3:-1], -1)
-        return keep(phi, real).astype(sizes.dtype)
+    def phi(a: Array) -> Array:
+        return feature_map(lift(a, sizes.ndim)).reshape(*a.shape[:-1], -1)
 
-    v = keep(x.v, x.real).astype(sizes.dtype)
-    parts = (features(x.q, x.sees), features(x.k, x.real), v)
-    q, k, v = (sizes.in_chunks(a) for a in parts)
+    parts = (
+        features(x.q, x.sees, phi, sizes.dtype),
+        features(x.k, x.real, phi, sizes.dtype),
+        keep(x.v, x.real),
+    )
+    q, k, v = (sizes.in_chunks(a.astype(sizes.dtype)) for a in parts)
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(q), -1, keepdims=True, initial=0))
     unit = jnp.where(largest > LARGE, largest, 1)
     q = q / unit

@@ -31,23 +31,33 @@ def causal_inputs(
     feature_map: FeatureMap,
     carried: bool = False,
 ) -> CausalInputs:
-    """Maps, masks and groups the inputs of the causal forms.
-
-    phi(0) is not 0, so keys are masked after phi; they are also cleaned before it,
-    since the gradient of phi at NaN times 0 is NaN.
-    """
+    """Maps, masks and groups the inputs of the causal forms."""
     check_qkv(q, k, v)
     leading = q.shape[:-3]
     t, h = q.shape[-3:-1]
     real_k, sees, run = what_counts(mask, leading, t, carried)
     dtype = compute_dtype(q, k, v)
-    phi_q = feature_map(keep(q, sees).astype(dtype))
-    phi_k = keep(feature_map(keep(k, real_k).astype(dtype)), real_k)
+    phi_q = features(q, sees, feature_map, dtype)
+    phi_k = features(k, real_k, feature_map, dtype)
     dtype = jnp.promote_types(dtype, phi_k.dtype)
     g = k.shape[-2]
     phi_q = phi_q.reshape(*leading, t, g, h // g, phi_q.shape[-1])
     v = with_ones(keep(v, real_k).astype(dtype))
     return CausalInputs(phi_q.astype(dtype), phi_k.astype(dtype), v, run, sees)
+
+
+def features(
+    x: Float[Array, "*b t h d"],
+    real: Bool[Array, "*b t"] | None,
+    feature_map: FeatureMap,
+    dtype: Any,
+) -> Float[Array, "*b t h p"]:
+    """phi(x), and 0 at tokens that are not real.
+
+    phi(0) is not 0, so they are masked after phi; they are cleaned before it too, since
+    the gradient of phi at NaN times 0 is NaN.
+    """
+    return keep(feature_map(keep(x, real).astype(dtype)), real)
 
 
 def what_counts(

@@ -19,6 +19,7 @@ from attn_jax.ops._linear_inputs import (
     begins_at,
     causal_inputs,
     check_state,
+    features,
     finish,
     initial_sums,
     keep,
@@ -125,8 +126,8 @@ def _attend_to_all(q, k, v, mask, feature_map, eps):
         some = jnp.broadcast_to(jnp.any(real, -1, keepdims=True), (*leading, t))
         sees = some if sees is None else sees & some
     dtype = compute_dtype(q, k, v)
-    phi_q = _grouped(feature_map(keep(q, sees).astype(dtype)), k)
-    phi_k = keep(feature_map(keep(k, real).astype(dtype)), real)
+    phi_q = _grouped(features(q, sees, feature_map, dtype), k)
+    phi_k = features(k, real, feature_map, dtype)
     values = with_ones(keep(v, real).astype(dtype))
     sums = _sum_over_keys(phi_k, values)
     return finish(jnp.einsum("...tgrp,...gpe->...tgre", phi_q, sums), sees, v, eps)
