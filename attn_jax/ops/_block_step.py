@@ -1,6 +1,7 @@
 """One step of blockwise attention: a few heads of one example, cut into blocks."""
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, NamedTuple
 
 import jax
@@ -23,18 +24,34 @@ LOG2_E = 1.4426950408889634
 
 
 class Layout(NamedTuple):
-    """Static sizes. A step takes u key/value heads, each read by r query heads."""
+    """Static sizes. A step takes u key/value heads, each read by r query heads.
+
+    slabs: of the forward pass of a short sequence, (first row, rows, keys) of each.
+    """
 
     grid: Grid
     g: int
     r: int
     u: int
     dtype: Any
+    slabs: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def blind(self) -> float:
         """The log-sum-exp of a row that sees nothing: 2 to minus it is 0."""
         return float(jnp.finfo(self.dtype).max) / 2
+
+    @property
+    def lowest(self) -> float:
+        return float(jnp.finfo(self.dtype).min)
+
+    def as_one_tile(self) -> "Layout":
+        """For slabs: one block, and as many heads a step as fill a tile well."""
+        t, s, bq, bk = self.grid
+        grid = Grid(t, s, self.grid.nq * bq, self.grid.nk * bk)
+        entries = max(self.r * rows * keys for _, rows, keys in self.slabs)
+        fits = (u for u in (4, 2) if self.g % u == 0 and u * entries <= 2**19)
+        return self._replace(grid=grid, u=next(fits, self.u))
 
     @property
     def rows(self) -> int:
@@ -57,11 +74,14 @@ class Inputs(NamedTuple):
 
 
 class Visible(NamedTuple):
-    """A tile that some of is visible: which keys to some row, which rows see some."""
+    """A tile that some of is visible: which keys to some row, which rows see some.
+
+    None where each key is visible to some row and each row sees some key.
+    """
 
     tile: Bool[Array, "#u bk rows"]
-    keys: Bool[Array, "#u bk 1"]
-    rows: Bool[Array, "#u 1 rows"]
+    keys: Bool[Array, "#u bk 1"] | None
+    rows: Bool[Array, "#u 1 rows"] | None
 
     def hide(self, x: Array, value: Any) -> Array:
         return jnp.where(self.tile, x, value)
@@ -76,8 +96,15 @@ class Step:
         self.b, self.g0 = n // groups, (n % groups) * layout.u
         self.h0 = self.g0 * layout.r
         self.rules = example(mask, self.b)
-        plain = not mask.rules and self.grid.s % self.grid.bk == 0
-        self.states = None if plain else block_states(self.rules, self.grid)
+        self.hides = bool(mask.rules) or self.grid.s % self.grid.bk > 0
+        self.states = block_states(self.rules, self.grid) if self.hides else None
+
+    def part(self, rows: int, keys: int) -> "Step":
+        """The same, in blocks of so many rows and keys."""
+        part = copy(self)
+        part.grid = self.grid._replace(bq=rows, bk=keys)
+        part.layout, part.states = self.layout._replace(grid=part.grid), None
+        return part
 
     def queries(
         self, a: Float[Array, "b t h f"], filled: float = 0.0
@@ -123,7 +150,7 @@ class Step:
             (
                 lambda: nothing,
                 lambda: visit(None),
-                lambda: visit(self._visible(i, j)),
+                lambda: visit(self.visible(i, j)),
             ),
         )
 
@@ -189,7 +216,7 @@ class Step:
         at = (self.b, self.h0, i * self.grid.bq, j * self.grid.bk)
         return corner(bias, at)
 
-    def _visible(self, i: Any, j: Any) -> Visible:
+    def visible(self, i: Any, j: Any, *, edges: bool = True) -> Visible:
         u, r = self.layout.u, self.layout.r
         allowed = tile(self.rules, self.grid, i, j, self.h0, u * r)
         if allowed.shape[0] == 1:
@@ -197,11 +224,13 @@ class Step:
         else:
             allowed = allowed.reshape(u, r, *allowed.shape[1:])
         allowed = _to_tile(allowed)
-        edges = causal_edges(self.rules, self.grid, i, j)
-        if edges is None:
+        if not edges:
+            return Visible(allowed, None, None)
+        known = causal_edges(self.rules, self.grid, i, j)
+        if known is None:
             keys, rows = (jnp.any(allowed, axis, keepdims=True) for axis in (-1, -2))
         else:
-            keys, rows = edges[0][None, :, None], jnp.tile(edges[1], r)[None, None, :]
+            keys, rows = known[0][None, :, None], jnp.tile(known[1], r)[None, None, :]
         return Visible(allowed, keys, rows)
 
     def _take(

@@ -81,6 +81,21 @@ def per_example(mask: Mask, leading: tuple[int, ...], grid: Grid) -> Mask:
     return Mask(tuple(convert(rule) for rule in mask.rules))
 
 
+def lone_causal(mask: Mask) -> Causal | None:
+    """The rule, where causality is the only one."""
+    only = mask.rules[0] if len(mask.rules) == 1 else None
+    return only if isinstance(only, Causal) else None
+
+
+def looks_back(mask: Mask) -> bool:
+    """Whether some rule hides, as its structure tells, all keys after the query."""
+    return any(
+        (isinstance(rule, Causal) or (isinstance(rule, Window) and rule.right <= 0))
+        and rule.start is None
+        for rule in mask.rules
+    )
+
+
 def fill(x: Array, axis: int, size: int, **options: Any) -> Array:
     """x with an axis filled at its end up to a size; options as in `jnp.pad`."""
     axis %= x.ndim
@@ -141,11 +156,12 @@ def causal_edges(mask: Mask, grid: Grid, i: Any, j: Any) -> tuple[Array, Array] 
 
     Known without the tile where causality is the only rule; None elsewhere.
     """
-    if len(mask.rules) != 1 or not isinstance(mask.rules[0], Causal):
+    causal = lone_causal(mask)
+    if causal is None:
         return None
     rows = i * grid.bq + jnp.arange(grid.bq)
     keys = j * grid.bk + jnp.arange(grid.bk)
-    start = mask.rules[0].start
+    start = causal.start
     last = start + jnp.minimum(rows[-1], grid.t - 1)
     seen = (keys <= last) & (keys < grid.s)
     return seen, (start + rows >= keys[0]) & (rows < grid.t)

@@ -7,18 +7,26 @@ weights again. Exponentials are to base 2, with log2(e) folded into the queries.
 are transposed, keys x rows, so that every product is a plain one.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from attn_jax.ops._block_step import LOG2_E, Inputs, Layout, Step, Visible
-from attn_jax.ops._blocks import Grid, flat_bias, per_example
+from attn_jax.ops._blocks import (
+    Grid,
+    flat_bias,
+    lone_causal,
+    looks_back,
+    per_example,
+)
 from attn_jax.ops._shapes import compute_dtype
 from attn_jax.ops.masks import Mask
 
 LN_2 = 1 / LOG2_E
+# Up to SHORT tokens the forward pass takes slabs of so many rows. Measured on CPU.
+SHORT, SLAB = 1024, 256
 
 
 def blockwise_attention(
@@ -46,6 +54,8 @@ def blockwise_attention(
     q, k, v = (x.reshape(-1, *x.shape[-3:]) for x in (q, k, v))
     bias = None if bias is None else flat_bias(bias, leading, grid)
     layout = Layout(grid, g, h // g, 2 if g % 2 == 0 else 1, dtype)
+    if block_size is None and max(t, s) <= SHORT:
+        layout = layout._replace(slabs=_cut(grid, t == s and looks_back(mask)))
     rules = per_example(mask, leading, grid)
     out = _attend(layout, Inputs(q, k, v, bias, factor, cap), rules)
     return out.reshape(*leading, t, h, e)
@@ -71,36 +81,29 @@ _attend.defvjp(_attend_fwd, _attend_bwd)
 
 def _forward(layout: Layout, x: Inputs, mask: Mask) -> tuple[Array, Array]:
     """The output, and log2 of each row's sum of 2^logit."""
-    lowest = jnp.finfo(layout.dtype).min
 
     def step(outs: tuple[Array, Array], n: Any) -> tuple[Any, None]:
+        if layout.slabs:
+            return _slabs(layout, x, mask, n, outs), None
         at = Step(layout, x, mask, n)
         q_t = _t(at.queries(x.q) * x.factor)
-        k, v = at.keys(x.k), at.keys(x.v)
+        k, v_t = at.keys(x.k), _t(at.keys(x.v))
 
         def query_block(i: Any) -> tuple[Array, Array]:
-            def key_block(j: Any, carry: Any) -> Any:
-                def visit(allowed: Any) -> Any:
-                    m, total, acc = carry
-                    dots = _dot(_seen(allowed, k[j]), _seeing(allowed, q_t[i]))
-                    logits, _ = at.logits(dots, allowed, i, j)
-                    logits = _hide(allowed, logits, lowest)
-                    m_new = jnp.maximum(m, logits.max(-2, keepdims=True))
-                    p = _hide(allowed, jnp.exp2(logits - m_new), 0)
-                    keep = jnp.exp2(m - m_new)
-                    total = total * keep + p.sum(-2, keepdims=True)
-                    return m_new, total, acc * keep + _dot(_t(_seen(allowed, v[j])), p)
+            def key_block(j: Any, rows: Rows) -> Rows:
+                def visit(allowed: Any) -> Rows:
+                    new = _tile(at, allowed, q_t[i], k[j], v_t[j], i, j, rows.m)
+                    keep = jnp.exp2(rows.m - new.m)
+                    total = rows.total * keep + new.total
+                    return Rows(new.m, total, rows.acc * keep + new.acc)
 
-                return at.by_state(i, j, visit, carry)
+                return at.by_state(i, j, visit, rows)
 
-            m = jnp.full((layout.u, 1, layout.rows), lowest, layout.dtype)
-            acc = jnp.zeros((layout.u, v.shape[-1], layout.rows), layout.dtype)
-            carry = (m, jnp.zeros_like(m), acc)
-            m, total, acc = jax.lax.fori_loop(*at.visible_keys(i), key_block, carry)
-            some = total > 0
-            total = jnp.where(some, total, 1)
-            lse = jnp.where(some, m + jnp.log2(total), layout.blind)
-            return _t(acc / total), _t(lse)
+            m = jnp.full((layout.u, 1, layout.rows), layout.lowest, layout.dtype)
+            acc = jnp.zeros((layout.u, v_t.shape[-2], layout.rows), layout.dtype)
+            rows = Rows(m, jnp.zeros_like(m), acc)
+            rows = jax.lax.fori_loop(*at.visible_keys(i), key_block, rows)
+            return _finish(layout, rows)
 
         out, lse = jax.lax.map(query_block, jnp.arange(layout.grid.nq))
         return (at.put_queries(outs[0], out), at.put_queries(outs[1], lse)), None
@@ -108,8 +111,63 @@ def _forward(layout: Layout, x: Inputs, mask: Mask) -> tuple[Array, Array]:
     b, t, h, _ = x.q.shape
     out = jnp.zeros((b, t, h, x.v.shape[-1]), x.v.dtype)
     lse = jnp.zeros((b, t, h, 1), layout.dtype)
+    if layout.slabs:
+        layout = layout.as_one_tile()
     outs, _ = jax.lax.scan(step, (out, lse), layout.steps(b))
     return outs
+
+
+def _slabs(
+    layout: Layout, x: Inputs, mask: Mask, n: Any, outs: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """A step for short sequences: a few rows with all the keys that they may see."""
+    at = Step(layout, x, mask, n)
+    q, k, v_t = at.queries(x.q)[0] * x.factor, at.keys(x.k)[0], _t(at.keys(x.v)[0])
+    q = q.reshape(layout.u, layout.r, layout.grid.bq, q.shape[-1])
+    triangle = layout.slabs[0][2] < layout.grid.s and lone_causal(mask) is not None
+    slabs = []
+    for start, rows, keys in layout.slabs:
+        q_t = _t(q[:, :, start : start + rows].reshape(layout.u, -1, q.shape[-1]))
+        part, i = at.part(rows, keys), start // rows
+        # Of a whole slab below the diagonal each row sees a key, the last one all.
+        whole = triangle and start + rows <= layout.grid.t
+        allowed = part.visible(i, 0, edges=not whole) if part.hides else None
+        new = _tile(part, allowed, q_t, k[:, :keys], v_t[..., :keys], i, 0, None)
+        slab = (a.reshape(*q.shape[:2], rows, -1) for a in _finish(layout, new))
+        slabs.append(tuple(slab))
+    whole = (jnp.concatenate(parts, axis=2) for parts in zip(*slabs, strict=True))
+    out, lse = (a.reshape(1, layout.u, layout.rows, -1) for a in whole)
+    return at.put_queries(outs[0], out), at.put_queries(outs[1], lse)
+
+
+class Rows(NamedTuple):
+    """Of rows so far: the greatest logit m, the sum of 2^(logit - m), that times v."""
+
+    m: Float[Array, "u 1 rows"]
+    total: Float[Array, "u 1 rows"]
+    acc: Float[Array, "u e rows"]
+
+
+def _tile(
+    at: Step, allowed: Any, q_t: Any, k: Any, v_t: Any, i: Any, j: Any, m: Any
+) -> Rows:
+    """What one tile adds to its rows, whose greatest logit so far was m."""
+    dots = _dot(_seen(allowed, k), _seeing(allowed, q_t))
+    logits, _ = at.logits(dots, allowed, i, j)
+    logits = _hide(allowed, logits, at.layout.lowest)
+    greatest = logits.max(-2, keepdims=True)
+    m = greatest if m is None else jnp.maximum(m, greatest)
+    # Where a row has seen nothing, m is the lowest number, and 2^(lowest - m) were 1.
+    p = jnp.exp2(logits - jnp.where(m > at.layout.lowest, m, 0))
+    return Rows(m, p.sum(-2, keepdims=True), _dot(_seen(allowed, v_t, axis=-1), p))
+
+
+def _finish(layout: Layout, rows: Rows) -> tuple[Array, Array]:
+    """Output and log-sum-exp; 0 and "blind" for a row that saw nothing."""
+    some = rows.total > 0
+    total = jnp.where(some, rows.total, 1)
+    lse = jnp.where(some, rows.m + jnp.log2(total), layout.blind)
+    return _t(rows.acc / total), _t(lse)
 
 
 def _backward(
@@ -185,6 +243,14 @@ def _block_sizes(t: int, s: int, block_size: int | None) -> tuple[int, int]:
     return min(size, t), min(size, s)
 
 
+def _cut(grid: Grid, triangle: bool) -> tuple[tuple[int, int, int], ...]:
+    """Slabs: first row, number of rows, number of keys, filled ones included."""
+    t, s = grid.nq * grid.bq, grid.nk * grid.bk
+    starts = range(0, t, SLAB)
+    sizes = [(start, min(SLAB, t - start)) for start in starts]
+    return tuple((i, n, min(i + n, s) if triangle else s) for i, n in sizes)
+
+
 def _dot(a: Float[Array, "u m k"], b: Float[Array, "u k n"]) -> Float[Array, "u m n"]:
     return jax.lax.dot_general(a, b, (((2,), (1,)), ((0,), (0,))))
 
@@ -197,11 +263,15 @@ def _hide(allowed: Visible | None, tile: Array, value: Any) -> Array:
     return tile if allowed is None else allowed.hide(tile, value)
 
 
-def _seen(allowed: Visible | None, keys: Float[Array, "u bk f"]) -> Array:
+def _seen(allowed: Visible | None, keys: Array, axis: int = -2) -> Array:
     """Keys with 0 where no row of the tile sees them: they may hold NaN."""
-    return keys if allowed is None else jnp.where(allowed.keys, keys, 0)
+    if allowed is None or allowed.keys is None:
+        return keys
+    return jnp.where(allowed.keys if axis == -2 else _t(allowed.keys), keys, 0)
 
 
 def _seeing(allowed: Visible | None, q_t: Float[Array, "u d rows"]) -> Array:
     """Rows with 0 where they see no key of the tile."""
-    return q_t if allowed is None else jnp.where(allowed.rows, q_t, 0)
+    if allowed is None or allowed.rows is None:
+        return q_t
+    return jnp.where(allowed.rows, q_t, 0)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attn_jax.ops import masks, softmax_attention
+from attn_jax.ops import masks, softmax_attention, softmax_blockwise
 
 B, T, S, H, G, D, E = 2, 13, 17, 6, 3, 4, 5
 
@@ -65,6 +65,27 @@ def test_tiles_equal_the_definition(x64, name, block_size):
     got, want = both(mask, *args, block_size=block_size)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         assert relative(a, b) < 1e-12
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_slabs_equal_the_definition(x64, monkeypatch, name):
+    """The forward pass of short sequences, here of 4 rows a slab and 1 in the last."""
+    monkeypatch.setattr(softmax_blockwise, "SLAB", 4)
+    mask, s = MASKS[name]
+    args = normal(0, B, T, H, D), normal(1, B, s, G, D), normal(2, B, s, G, E)
+    bias = {"bias": normal(3, B, H, T, s)}
+    got, want = both(mask, *args, block_size=None, **bias)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert relative(a, b) < 1e-12
+
+
+@pytest.mark.parametrize("t", [256, 300])
+def test_slabs_of_the_usual_size(t):
+    """Whole ones, whose edges are known, and one that is filled."""
+    args = normal(0, 1, t, 2, D), normal(1, 1, t, 1, D), normal(2, 1, t, 1, E)
+    got, want = both(CAUSAL, *args, block_size=None)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert relative(a, b) < 1e-6
 
 
 @pytest.mark.parametrize("shape", [(B, H, T, T), (H, T, T), (1, 1, T), (B, H, 1, T)])
