@@ -27,7 +27,7 @@ LOG = logging.getLogger("attn_jax")
 IMPLEMENTATIONS = ("auto", "dense", "blockwise", "cudnn", "tpu")
 # "auto" works in tiles from so many logits on: a head's on CPU, where it was measured;
 # the batch's elsewhere, where tiles one after the other only serve to save memory.
-TILES_FROM_ON_CPU = 256 * 256
+TILES_FROM_ON_CPU = 64 * 64
 TILES_FROM = 2**30
 
 
