@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 from flax import nnx
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from attn_jax.models.block import Block, make_norm
 from attn_jax.models.config import StackConfig
@@ -85,6 +85,14 @@ class Stack(nnx.Module):
                 caches.append(new)
             cache = tuple(caches)
         return (x if self.norm is None else self.norm(x)), cache
+
+    def take(self, cache: Any, rows: Int[Array, "k"]) -> Any:
+        """Every layer's cache with the given rows in place of its own."""
+        if self.config.scan_layers:
+            take = self.blocks.attention.take
+            return jax.vmap(lambda layer: take(layer, rows))(cache)
+        pairs = zip(self.blocks, cache, strict=True)
+        return tuple(block.attention.take(layer, rows) for block, layer in pairs)
 
 
 def _layer(graph: Any, mask: Mask, positions: Any, remat: bool) -> Any:
