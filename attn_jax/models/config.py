@@ -235,10 +235,13 @@ class EncoderDecoderConfig(StackConfig):
 
     def encoder(self) -> StackConfig:
         """What the encoder's stack needs to know."""
-        both = {each.name: getattr(self, each.name) for each in fields(StackConfig)}
-        layers = self.num_encoder_layers
-        both["num_layers"] = self.num_layers if layers is None else layers
-        return StackConfig(**both | {"mechanism": self.encoder_mechanism})
+        both: dict[str, Any] = {
+            each.name: getattr(self, each.name) for each in fields(StackConfig)
+        }
+        both["mechanism"] = self.encoder_mechanism
+        if self.num_encoder_layers is not None:
+            both["num_layers"] = self.num_encoder_layers
+        return StackConfig(**both)
 
     def cross_attention(self) -> AttentionConfig:
         return replace(

@@ -17,8 +17,9 @@ from attn_jax.models.tokens import (
     next_tokens,
 )
 from attn_jax.nn import dropout, token_positions
-from attn_jax.nn._checks import check_mask, check_sizes, clean_positions
+from attn_jax.nn._checks import check_mask, check_sizes, check_taken, clean_positions
 from attn_jax.nn._naming import named_rngs
+from attn_jax.nn.core import take_rows
 from attn_jax.ops import masks
 from attn_jax.ops._linear_masks import real_tokens
 from attn_jax.ops._mask_rules import Prefix
@@ -123,3 +124,21 @@ class Decoder(nnx.Module):
         x = self.embedding(tokens, positions)
         x, layers = self.stack.decode(x, cache.layers, valid=valid)
         return self.embedding.logits(x), DecoderCache(layers, length, cache.room)
+
+    def take(self, cache: DecoderCache, rows: Int[Array, "k"]) -> DecoderCache:
+        """The cache whose row i is row rows[i] of this one.
+
+        A row may be taken several times or not at all: a prompt is repeated for every
+        beam, and a beam goes on from the one it was chosen from.
+
+        Args:
+          cache: from `init_cache` or `decode`; it stays as it is.
+          rows: numbers of its rows, any number of them, in any order.
+
+        Raises:
+          ValueError: a number the cache has no row for. Under jit, where nothing can
+            raise, it is the nearest row.
+        """
+        check_taken(rows, cache.length.shape[0])
+        layers = self.stack.take(cache.layers, rows)
+        return DecoderCache(layers, take_rows(cache.length, rows), cache.room)

@@ -18,8 +18,9 @@ from attn_jax.models.tokens import (
     next_tokens,
 )
 from attn_jax.nn import dropout, token_positions
-from attn_jax.nn._checks import check_mask, check_sizes
+from attn_jax.nn._checks import check_mask, check_sizes, check_taken
 from attn_jax.nn._naming import named_rngs
+from attn_jax.nn.core import take_rows
 from attn_jax.ops import masks
 from attn_jax.ops._linear_masks import real_tokens
 from attn_jax.ops._mask_rules import Prefix
@@ -198,3 +199,15 @@ class EncoderDecoder(nnx.Module):
         x, layers = self.decoder.decode(x, cache.layers, cache.context, valid=valid)
         cache = cache._replace(layers=layers, length=length)
         return self.embedding.logits(x), cache
+
+    def take(
+        self, cache: EncoderDecoderCache, rows: Int[Array, "k"]
+    ) -> EncoderDecoderCache:
+        """The cache whose row i is row rows[i] of this one, as in `Decoder.take`."""
+        check_taken(rows, cache.length.shape[0])
+        return EncoderDecoderCache(
+            self.decoder.take(cache.layers, rows),
+            self.decoder.take_context(cache.context, rows),
+            take_rows(cache.length, rows),
+            cache.room,
+        )

@@ -6,11 +6,12 @@ from typing import Any
 
 import jax
 from flax import nnx
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from attn_jax.models.block import Block, make_norm
 from attn_jax.models.config import StackConfig
 from attn_jax.nn._naming import named_rngs
+from attn_jax.nn.core import take_rows
 from attn_jax.ops.masks import Mask
 
 
@@ -100,6 +101,20 @@ class Stack(nnx.Module):
                 caches.append(new)
             cache = tuple(caches)
         return (x if self.norm is None else self.norm(x)), cache
+
+    def take(self, cache: Any, rows: Int[Array, "k"]) -> Any:
+        """Every layer's cache with the given rows in place of its own."""
+        if self.config.scan_layers:
+            take = self.blocks.attention.take
+            return jax.vmap(lambda layer: take(layer, rows))(cache)
+        pairs = zip(self.blocks, cache, strict=True)
+        return tuple(block.attention.take(layer, rows) for block, layer in pairs)
+
+    def take_context(self, context: Any, rows: Int[Array, "k"]) -> Any:
+        """Every layer's context with the given rows in place of its own."""
+        if self.config.scan_layers:
+            return jax.vmap(lambda layer: take_rows(layer, rows))(context)
+        return take_rows(context, rows)
 
 
 def _layer(graph: Any, around: dict[str, Any], remat: bool) -> Any:

@@ -186,3 +186,21 @@ def check_memory(mask: Mask) -> None:
             "mask: got segments(...) for a context that is decoded from; expected "
             "padding alone; give each segment a row of its own"
         )
+
+
+def check_taken(rows: Array, cached: int) -> None:
+    """Int[k], numbers of rows that a cache has."""
+    check_array("rows", rows)
+    if rows.ndim != 1 or not jnp.issubdtype(rows.dtype, jnp.integer):
+        raise TypeError(
+            f"rows: got {rows.dtype}{list(rows.shape)}; expected Int[k], the numbers "
+            "of the rows to take; one row is jnp.array([i])"
+        )
+    if is_traced(rows) or not rows.size:
+        return
+    low, high = extremes(rows)
+    if low < 0 or high >= cached:
+        raise ValueError(
+            f"rows: got numbers from {low} to {high}; expected 0 to {cached - 1}, "
+            f"since the cache has {cached} rows"
+        )

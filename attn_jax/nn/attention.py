@@ -13,12 +13,14 @@ from attn_jax.nn._checks import (
     check_room,
     check_rows,
     check_sizes,
+    check_taken,
     check_tokens,
     check_valid,
     clean_positions,
 )
 from attn_jax.nn._naming import named_rngs
 from attn_jax.nn.attention_config import AttentionConfig
+from attn_jax.nn.core import take_rows
 from attn_jax.nn.dropout import dropout
 from attn_jax.nn.token_positions import cross_positions, token_positions
 from attn_jax.ops import exclude_self
@@ -239,6 +241,12 @@ class Attention(nnx.Module):
             seen=token_positions(padding(context.real), (b,), s),
         )
         return _clean(self.output(y), valid)
+
+    def take(self, cache: AttentionCache, rows: Int[Array, "k"]) -> AttentionCache:
+        """The cache whose row i is row rows[i] of this one, as in `Decoder.take`."""
+        check_taken(rows, cache.length.shape[0])
+        core, length = take_rows((cache.core, cache.length), rows)
+        return AttentionCache(core, length, cache.room)
 
     def _finish(self, y: Array, v: Array, rng: Any) -> Array:
         if self.config.exclusive:

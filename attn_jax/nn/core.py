@@ -180,6 +180,11 @@ class Core(nnx.Module):
         return out, cache
 
 
+def take_rows(cache: Any, rows: Int[Array, "k"]) -> Any:
+    """The given rows of every leaf, whose first axis is the batch."""
+    return jax.tree.map(lambda x: jnp.take(x, rows, axis=0, mode="clip"), cache)
+
+
 def _write(old: Array, new: Array, slots: Int[Array, "b n"]) -> Array:
     """Puts each row's tokens into its slots; a slot past the end is dropped."""
     put = jax.vmap(lambda o, n, i: o.at[i].set(n.astype(o.dtype), mode="drop"))

@@ -1,7 +1,5 @@
 """Small decoders, and what is compiled once for many tests."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -85,15 +83,3 @@ class Model(Compiled):
 
     def init_cache(self):
         return self.module.init_cache(B, T)
-
-
-def gathered(cache, rows, scanned=True):
-    """A decoder's cache with its rows picked, as beam search picks them."""
-    axis = 1 if scanned else 0
-
-    def pick(x):
-        return jnp.take(x, rows, axis=axis) if x.ndim > axis else x
-
-    return cache._replace(
-        layers=jax.tree.map(pick, cache.layers), length=cache.length[rows]
-    )
