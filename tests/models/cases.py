@@ -1,4 +1,4 @@
-"""Small decoders, and what is compiled once for many tests."""
+"""Small models, and what is compiled once for many tests."""
 
 import numpy as np
 from flax import nnx
@@ -38,6 +38,18 @@ def decoder(name="softmax", seed=0, **options):
     """A decoder of these sizes with random numbers everywhere."""
     made = config(name, **options)
     return filled(lambda: models.Decoder(made, rngs=nnx.Rngs(0)), seed)
+
+
+def encoder_decoder(seed=0, **options):
+    """An encoder-decoder of these sizes, with random numbers everywhere."""
+    made = models.EncoderDecoderConfig(**SIZES | options)
+    return filled(lambda: models.EncoderDecoder(made, rngs=nnx.Rngs(0)), seed)
+
+
+def encoder(seed=0, **options):
+    """Likewise an encoder."""
+    made = models.EncoderConfig(**SIZES | options)
+    return filled(lambda: models.Encoder(made, rngs=nnx.Rngs(0)), seed)
 
 
 def placed(rows, places, length=T):
