@@ -198,7 +198,8 @@ class EncoderDecoderConfig(StackConfig):
     """An encoder and a decoder that attends to it; the defaults are the 2017 paper's.
 
     The fields of `StackConfig` are those of both stacks, with one matrix of embeddings
-    for source, target and, tied, output. max_length bounds source and target alike.
+    for source, target and, tied, output, and one table of learnt positions. max_length
+    bounds source and target alike.
     Rotary and ALiBi positions stand in self-attention alone: source and target are
     counted apart.
 

@@ -160,7 +160,7 @@ class EncoderDecoder(nnx.Module):
           memory: from `encode`, one row a target.
           length: the most tokens of a target, bos included.
           memory_mask: the mask that `encode` had; its padding counts.
-          dtype: of keys and values; None is the model's.
+          dtype: of the target's keys and values; None is the model's.
         """
         check_array("memory", memory)
         check_sizes(0, length=length)
