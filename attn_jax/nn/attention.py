@@ -201,6 +201,7 @@ class Attention(nnx.Module):
         """
         mask = as_mask(mask)
         check_context(context, context, self.config.mechanism, self.config.exclusive)
+        check_tokens("context", context, self.config.d_model)
         check_memory(mask)
         b, s = context.shape[:2]
         real, _ = real_tokens(mask, (b,), s, s)
