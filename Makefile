@@ -5,7 +5,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 # The interpreter that `.venv` is made with, once; afterwards that of `.venv` itself.
 PYTHON ?= $(shell $(PY) -c "" 2>/dev/null && echo $(PY) || echo python3)
-# What the benchmark compares with has an environment of its own, at versions of its own.
+# What benchmark and tests compare with has an environment of its own, at versions of
+# its own.
 PEERS ?=
 PEERS_VENV := .venv-peers
 # Arguments of the demo, as in: make demo ARGS="--mechanisms softmax linear".
@@ -22,7 +23,7 @@ EXACT := --exact
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test lint format types pytest smoke contract mutations \
+.PHONY: help demo bench test lint format types pytest smoke peers contract mutations \
 	constraints python environment-test environment-experiments environment-peers clean
 
 help: ## list the targets
@@ -58,6 +59,9 @@ pytest: environment-test ## the test suite alone; TESTS="tests/ops -k linear"
 
 smoke: environment-test ## the built wheel on every other Python from 3.11 to 3.13
 	$(PY) tools/smoke.py
+
+peers: environment-peers ## the tests that compare with other libraries, beside them
+	$(PEERS_VENV)/bin/python -m pytest tests/peers
 
 contract: environment-test ## run the laws, measure errors, write docs/contract.md
 	$(PY) -m tests.contract

@@ -112,6 +112,7 @@ BLOCKWISE = "attn_jax/ops/softmax_blockwise.py"
 SYNTHESIZER = "tests/ops/test_synthesizer.py"
 EXCLUSIVE = "tests/ops/test_exclusive.py"
 PRECISION = "tests/nn/test_precision.py"
+PAIRS = "tests/models/test_encoder_decoder.py"
 LAYER, LOSSES = "tests/nn/test_contract.py", "tests/train/test_losses.py"
 
 MUTATIONS = (
@@ -504,6 +505,30 @@ MUTATIONS = (
         "        grads = jax.tree.map(lambda g: g / weight, grads)\n"
         "        loss, weight = loss / weight, weight / weight\n",
         ("tests/train/test_step.py::test_accumulation_equals_the_large_batch",),
+    ),
+    Mutation(
+        "padding of the source is attended to",
+        "attn_jax/models/tokens.py",
+        "        mask = masks.padding(keys, queries)\n",
+        "        mask = masks.padding(jnp.ones_like(keys), queries)\n",
+        (f"{PAIRS}::test_what_pads_a_source_has_no_influence",),
+    ),
+    Mutation(
+        "padding of a memory is decoded from",
+        "attn_jax/nn/attention.py",
+        "        real = jnp.ones((b, s), bool) if real is None else real\n",
+        "        real = jnp.ones((b, s), bool)\n",
+        (
+            f"{PAIRS}::test_ragged_targets_equal_unpadded_ones",
+            "tests/nn/test_attention.py::test_a_context_read_once_equals_cross_attention",
+        ),
+    ),
+    Mutation(
+        "a beam goes on with the source of another row",
+        "attn_jax/models/encoder_decoder.py",
+        "            self.decoder.take_context(cache.context, rows),\n",
+        "            self.decoder.take_context(cache.context, jnp.sort(rows)),\n",
+        (f"{PAIRS}::test_rows_of_a_cache_go_on_with_their_own_source",),
     ),
     Mutation(
         "a schedule that starts at 0",

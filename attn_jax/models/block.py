@@ -7,7 +7,13 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Key
 
 from attn_jax.models.config import StackConfig
-from attn_jax.nn import Attention, FeedForward, dropout
+from attn_jax.nn import (
+    Attention,
+    AttentionCache,
+    ContextCache,
+    FeedForward,
+    dropout,
+)
 from attn_jax.nn._naming import named_rngs
 from attn_jax.ops.masks import Mask
 
@@ -26,14 +32,24 @@ def make_norm(config: StackConfig, rngs: nnx.Rngs) -> nnx.LayerNorm | nnx.RMSNor
 
 
 class Block(nnx.Module):
-    """Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)), as in the 2017 paper."""
+    """Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)), as in the 2017 paper.
+
+    f is self-attention, then attention to a context where the config has it, then the
+    feed-forward layer.
+    """
 
     def __init__(self, config: StackConfig, *, rngs: nnx.Rngs):
-        attention, forward, norms = named_rngs(rngs, "attention", "forward", "norms")
+        attention, cross, forward, norms = named_rngs(
+            rngs, "attention", "cross", "forward", "norms"
+        )
         self.pre = config.norm_placement == "pre"
         self.dropout_rate = config.dropout_rate
         self.attention = Attention(config.attention(), rngs=attention)
         self.attention_norm = make_norm(config, norms)
+        other = config.cross_attention()
+        if other is not None:
+            self.cross = Attention(other, rngs=cross)
+            self.cross_norm = make_norm(config, norms)
         self.forward_norm = make_norm(config, norms)
         self.forward = FeedForward(
             config.d_model,
@@ -52,23 +68,32 @@ class Block(nnx.Module):
         *,
         mask: Mask,
         positions: Any = None,
+        context: Float[Array, "*b s m"] | None = None,
+        context_mask: Mask | None = None,
         rng: Key[Array, ""] | None = None,
     ) -> Float[Array, "*b t m"]:
-        first, second = (None, None) if rng is None else jax.random.split(rng)
+        count = 2 if context is None else 3
+        rngs = (None,) * 3 if rng is None else jax.random.split(rng, count)
 
         def attend(y: Array) -> Array:
-            return self.attention(y, mask=mask, positions=positions, rng=first)
+            return self.attention(y, mask=mask, positions=positions, rng=rngs[0])
+
+        def cross(y: Array) -> Array:
+            return self.cross(y, context, mask=context_mask, rng=rngs[2])
 
         x = self._residual(x, self.attention_norm, attend)
-        return self._feed_forward(x, second)
+        if context is not None:
+            x = self._residual(x, self.cross_norm, cross)
+        return self._feed_forward(x, rngs[1])
 
     def decode(
         self,
         x: Float[Array, "b n m"],
-        cache: Any,
+        cache: AttentionCache,
+        context: ContextCache | None = None,
         *,
         valid: Bool[Array, "b n"] | None = None,
-    ) -> tuple[Float[Array, "b n m"], Any]:
+    ) -> tuple[Float[Array, "b n m"], AttentionCache]:
         """The block on n more tokens, after those in the cache."""
 
         def attend(y: Array) -> Array:
@@ -77,6 +102,12 @@ class Block(nnx.Module):
             return y
 
         x = self._residual(x, self.attention_norm, attend)
+        if context is not None:
+            x = self._residual(
+                x,
+                self.cross_norm,
+                lambda y: self.cross.attend_context(y, context, valid=valid),
+            )
         return self._feed_forward(x, None), cache
 
     def _feed_forward(self, x: Array, rng: Any) -> Array:

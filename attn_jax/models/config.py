@@ -1,7 +1,7 @@
 """Sizes and choices of models: frozen, keyword-only, validated."""
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal
 
 import jax.numpy as jnp
 
@@ -10,9 +10,10 @@ from attn_jax.nn._checks import check_mechanism, check_sizes
 
 CHOICES = {
     "positions": ("rotary", "sinusoidal", "learned", "alibi", "none"),
+    "position_layout": ("interleaved", "concatenated"),
     "norm": ("layer", "rms"),
     "norm_placement": ("pre", "post"),
-    "activation": ("gelu", "relu"),
+    "activation": ("gelu", "gelu_exact", "relu"),
 }
 
 
@@ -33,19 +34,21 @@ class StackConfig:
       positions: "rotary" turns queries and keys, "sinusoidal" and "learned" are added
         to the embeddings, "alibi" is added to softmax logits. A Synthesizer has no
         queries to turn: its logits are indexed by position, "rotary" adds nothing.
+      position_layout: of sinusoidal positions, "interleaved" or "concatenated".
       dropout_rate: on embeddings and on each layer's output.
       tie_embeddings: logits from the transposed embedding.
-      embedding_scale: factor on the embeddings; None is 1.
+      embedding_scale: factor on the embeddings; None is 1. "sqrt" is sqrt(d_model),
+        with initial embeddings of standard deviation 1 / sqrt(d_model): as in the 2017
+        paper, tokens and positions then are of one size.
       qk_norm: RMS-normalises queries and keys.
       use_bias: biases in projections and norms.
       norm, norm_placement, norm_epsilon: "layer" or "rms", "pre" or "post".
-      activation: of the feed-forward layers.
+      final_norm: a norm after the last block; None has one for pre-norm alone.
+      activation: of the feed-forward layers; "gelu" is approximated by a tanh.
       scan_layers: one compiled block, scanned over stacked parameters; False unrolls.
       remat: recomputes each block in the backward pass, to save memory.
       dtype, param_dtype: of computation and of parameters.
     """
-
-    causal: ClassVar[bool] = False
 
     vocab_size: int
     max_length: int
@@ -59,14 +62,16 @@ class StackConfig:
     mechanism: Mechanism = field(default_factory=Softmax)
     exclusive: bool = False
     positions: str = "rotary"
+    position_layout: str = "interleaved"
     dropout_rate: float = 0.0
     tie_embeddings: bool = True
-    embedding_scale: float | None = None
+    embedding_scale: float | Literal["sqrt"] | None = None
     qk_norm: bool = False
     use_bias: bool = False
     norm: str = "layer"
     norm_placement: str = "pre"
     norm_epsilon: float = 1e-5
+    final_norm: bool | None = None
     activation: str = "gelu"
     scan_layers: bool = True
     remat: bool = False
@@ -83,6 +88,12 @@ class StackConfig:
                     f"{name}: got {getattr(self, name)!r}; expected one of "
                     f"{', '.join(map(repr, choices))}"
                 )
+        scale = self.embedding_scale
+        if isinstance(scale, str) and scale != "sqrt":
+            raise ValueError(
+                f"embedding_scale: got {scale!r}; expected a number, 'sqrt' for "
+                "sqrt(d_model), or None for 1"
+            )
         self.attention()
 
     def attention(self) -> AttentionConfig:
@@ -105,18 +116,143 @@ class StackConfig:
             param_dtype=self.param_dtype,
         )
 
+    def cross_attention(self) -> AttentionConfig | None:
+        """The layer of each block that attends to another sequence, if it has one."""
+        return None
+
     @property
     def feed_forward_width(self) -> int:
         return 4 * self.d_model if self.d_ff is None else self.d_ff
 
     @property
+    def has_final_norm(self) -> bool:
+        given = self.final_norm
+        return self.norm_placement == "pre" if given is None else given
+
+    @property
+    def embedding_factor(self) -> float:
+        """What embeddings are multiplied by."""
+        scale = self.embedding_scale
+        if isinstance(scale, str):
+            return self.d_model**0.5
+        return 1.0 if scale is None else scale
+
+    @property
     def residual_scale(self) -> float:
-        """1 / sqrt(2 layers): the residual sum keeps its variance at initialisation."""
-        return (2 * self.num_layers) ** -0.5
+        """1 / sqrt(residual branches): their sum keeps its variance at initialisation.
+
+        Post-norm brings the sum back to its size after each of them: 1.
+        """
+        if self.norm_placement == "post":
+            return 1.0
+        return (self.branches * self.num_layers) ** -0.5
+
+    @property
+    def branches(self) -> int:
+        """Residual branches of a block."""
+        return 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderConfig(StackConfig):
     """A causal language model."""
 
-    causal: ClassVar[bool] = True
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(StackConfig):
+    """A model of whole sequences, each token of which sees all others.
+
+    Attributes:
+      num_types: kinds of segments that have an embedding, 2 in BERT; 0 is none.
+      embedding_norm: normalises the embeddings before dropout.
+      pooling: what stands for a sequence: tanh(x W + b) of its "first" real token, of
+        the "mean" of all real tokens, or "none" without a pooler.
+      num_classes: outputs of the classifier on the pooled vector; None has none.
+      masked_lm: whether there is a head that predicts tokens.
+    """
+
+    num_types: int = 0
+    embedding_norm: bool = False
+    pooling: str = "none"
+    num_classes: int | None = None
+    masked_lm: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(0, num_types=self.num_types)
+        check_sizes(num_classes=self.num_classes)
+        if self.pooling not in ("none", "first", "mean"):
+            raise ValueError(
+                f"pooling: got {self.pooling!r}; expected one of 'none', 'first', "
+                "'mean'"
+            )
+        if self.num_classes is not None and self.pooling == "none":
+            raise ValueError(
+                f"num_classes: got {self.num_classes} with pooling = 'none'; expected "
+                "a vector to classify; set pooling='first' or pooling='mean'"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderConfig(StackConfig):
+    """An encoder and a decoder that attends to it; the defaults are the 2017 paper's.
+
+    The fields of `StackConfig` are those of both stacks, with one matrix of embeddings
+    for source, target and, tied, output, and one table of learnt positions. max_length
+    bounds source and target alike.
+    Rotary and ALiBi positions stand in self-attention alone: source and target are
+    counted apart.
+
+    Attributes:
+      mechanism: of the decoder's self-attention.
+      encoder_mechanism: of the encoder's self-attention.
+      cross_mechanism: of the decoder's attention to the encoder's output, `Softmax()`
+        or `Linear()`.
+      exclusive: of self-attention in both stacks.
+      num_encoder_layers: None is num_layers, that of the decoder.
+    """
+
+    encoder_mechanism: Mechanism = field(default_factory=Softmax)
+    cross_mechanism: Mechanism = field(default_factory=Softmax)
+    num_encoder_layers: int | None = None
+    positions: str = "sinusoidal"
+    embedding_scale: float | Literal["sqrt"] | None = "sqrt"
+    use_bias: bool = True
+    norm_placement: str = "post"
+    activation: str = "relu"
+
+    def __post_init__(self) -> None:
+        check_sizes(num_encoder_layers=self.num_encoder_layers)
+        check_mechanism(self.encoder_mechanism, "encoder_mechanism")
+        check_mechanism(self.cross_mechanism, "cross_mechanism")
+        if not self.cross_mechanism.cross:
+            raise ValueError(
+                f"cross_mechanism: got {type(self.cross_mechanism).__name__}; expected "
+                "one that compares tokens with those of another sequence; use "
+                "Softmax() or Linear()"
+            )
+        super().__post_init__()
+        self.encoder()
+
+    def encoder(self) -> StackConfig:
+        """What the encoder's stack needs to know."""
+        both: dict[str, Any] = {
+            each.name: getattr(self, each.name) for each in fields(StackConfig)
+        }
+        both["mechanism"] = self.encoder_mechanism
+        if self.num_encoder_layers is not None:
+            both["num_layers"] = self.num_encoder_layers
+        return StackConfig(**both)
+
+    def cross_attention(self) -> AttentionConfig:
+        return replace(
+            self.attention(),
+            mechanism=self.cross_mechanism,
+            exclusive=False,
+            rotary=False,
+            alibi=False,
+        )
+
+    @property
+    def branches(self) -> int:
+        return 3

@@ -10,21 +10,20 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from attn_jax.models.config import DecoderConfig
 from attn_jax.models.embedding import Embedding
 from attn_jax.models.stack import Stack
-from attn_jax.nn import dropout, token_positions
-from attn_jax.nn._checks import (
-    check_mask,
-    check_room,
-    check_rows,
-    check_sizes,
-    check_valid,
-    clean_positions,
-    extremes,
+from attn_jax.models.tokens import (
+    check_capacity,
+    check_length,
+    clean_tokens,
+    next_tokens,
 )
+from attn_jax.nn import dropout, token_positions
+from attn_jax.nn._checks import check_mask, check_sizes, check_taken, clean_positions
 from attn_jax.nn._naming import named_rngs
+from attn_jax.nn.core import take_rows
 from attn_jax.ops import masks
 from attn_jax.ops._linear_masks import real_tokens
 from attn_jax.ops._mask_rules import Prefix
-from attn_jax.ops._shapes import check_array, is_traced
+from attn_jax.ops._shapes import check_array
 from attn_jax.ops.masks import Mask, as_mask
 
 
@@ -75,15 +74,10 @@ class Decoder(nnx.Module):
         if not mask.find(Prefix):
             mask = mask & masks.causal()
         t, leading = tokens.shape[-1], tokens.shape[:-1]
-        if t > self.config.max_length:
-            raise ValueError(
-                f"tokens: got {t} tokens a row; expected at most max_length = "
-                f"{self.config.max_length}; shorten the rows, or build the model with "
-                "a greater max_length"
-            )
+        check_length("tokens", t, self.config)
         real, _ = real_tokens(mask, leading, t, t)
         check_mask(mask, self.config.mechanism)
-        tokens = self._check(tokens, real)
+        tokens = clean_tokens("tokens", tokens, real, self.config)
         if positions is None:
             positions = token_positions(mask, leading, t)
         else:
@@ -98,11 +92,7 @@ class Decoder(nnx.Module):
     def init_cache(self, batch: int, length: int, dtype: Any = None) -> DecoderCache:
         """An empty cache for `batch` rows of up to `length` tokens."""
         check_sizes(0, batch=batch, length=length)
-        if length > self.config.max_length:
-            raise ValueError(
-                f"length: got {length}; expected at most max_length = "
-                f"{self.config.max_length}; build the model with a greater max_length"
-            )
+        check_capacity(length, self.config)
         dtype = self.config.dtype if dtype is None else dtype
         return DecoderCache(
             self.stack.init_cache(batch, length, dtype),
@@ -128,40 +118,27 @@ class Decoder(nnx.Module):
           ValueError: more tokens than the cache has room for. Under jit, where nothing
             can raise, that row's logits are NaN and its cache is unchanged.
         """
-        check_array("tokens", tokens)
-        check_valid(valid, tokens.shape)
-        tokens = self._check(tokens, valid)
-        check_rows("tokens", tokens.shape[0], cache.length.shape[0])
-        if valid is None:
-            counted = jnp.ones(tokens.shape, jnp.int32)
-        else:
-            counted = valid.astype(jnp.int32)
-        after = cache.length + jnp.sum(counted, axis=1, dtype=jnp.int32)
-        check_room("tokens", cache.room, after)
-        before = jnp.cumsum(counted, axis=1, dtype=jnp.int32) - counted
-        positions = cache.length[:, None] + before
-        if valid is not None:
-            positions = jnp.where(valid, positions, 0)
+        tokens, positions, length = next_tokens(
+            tokens, valid, cache.length, cache.room, self.config
+        )
         x = self.embedding(tokens, positions)
         x, layers = self.stack.decode(x, cache.layers, valid=valid)
-        length = jnp.where(after <= cache.room, after, cache.length)
         return self.embedding.logits(x), DecoderCache(layers, length, cache.room)
 
-    def _check(self, tokens: Array, real: Any) -> Array:
-        """Token ids with 0 at padding; a concrete id out of range raises."""
-        if not jnp.issubdtype(tokens.dtype, jnp.integer):
-            raise TypeError(
-                f"tokens: got dtype {tokens.dtype}; expected integer ids, Int[*b t]; "
-                "cast whole numbers with tokens.astype(jnp.int32)"
-            )
-        tokens = tokens if real is None else jnp.where(real, tokens, 0)
-        if is_traced(tokens) or not tokens.size:
-            return tokens
-        low, high = extremes(tokens)
-        if low < 0 or high >= self.config.vocab_size:
-            raise ValueError(
-                f"tokens: got ids from {low} to {high}; expected 0 to "
-                f"{self.config.vocab_size - 1} (vocab_size - 1); mark padding with "
-                "mask=masks.padding(...), and it may hold anything"
-            )
-        return tokens
+    def take(self, cache: DecoderCache, rows: Int[Array, "k"]) -> DecoderCache:
+        """The cache whose row i is row rows[i] of this one.
+
+        A row may be taken several times or not at all: a prompt is repeated for every
+        beam, and a beam goes on from the one it was chosen from.
+
+        Args:
+          cache: from `init_cache` or `decode`; it stays as it is.
+          rows: numbers of its rows, any number of them, in any order.
+
+        Raises:
+          ValueError: a number the cache has no row for. Under jit, where nothing can
+            raise, it is the nearest row.
+        """
+        check_taken(rows, cache.length.shape[0])
+        layers = self.stack.take(cache.layers, rows)
+        return DecoderCache(layers, take_rows(cache.length, rows), cache.room)

@@ -14,32 +14,47 @@ from attn_jax.ops._shapes import lift
 
 
 class Embedding(nnx.Module):
-    """embedding[token] + position, and logits from the (transposed) embedding."""
+    """embedding[token] + position, and logits from the (transposed) embedding.
 
-    def __init__(self, config: StackConfig, *, rngs: nnx.Rngs):
+    With num_types, the embedding of each token's type is added.
+    """
+
+    def __init__(self, config: StackConfig, *, num_types: int = 0, rngs: nnx.Rngs):
         self.config = config
-        tokens, places, head = named_rngs(rngs, "tokens", "positions", "head")
-        shape = (config.vocab_size, config.d_model)
-        self.embedding = nnx.Param(_normal(tokens, shape, config.param_dtype))
+        tokens, places, types, head = named_rngs(
+            rngs, "tokens", "positions", "types", "head"
+        )
+        root = config.d_model**0.5
+        scaled = config.embedding_scale == "sqrt"
+        std = 1 / root if scaled else 0.02
+
+        def normal(rngs: nnx.Rngs, std: float, *shape: int) -> nnx.Param:
+            drawn = jax.random.normal(rngs.params(), shape, config.param_dtype)
+            return nnx.Param(std * drawn)
+
+        self.embedding = normal(tokens, std, config.vocab_size, config.d_model)
         if config.positions == "learned":
-            shape = (config.max_length, config.d_model)
-            self.positions = nnx.Param(_normal(places, shape, config.param_dtype))
+            size = std * root if scaled else std
+            self.positions = normal(places, size, config.max_length, config.d_model)
+        if num_types:
+            self.types = normal(types, std, num_types, config.d_model)
         if not config.tie_embeddings:
-            shape = (config.d_model, config.vocab_size)
-            self.kernel = nnx.Param(_normal(head, shape, config.param_dtype))
+            self.kernel = normal(head, std, config.d_model, config.vocab_size)
 
     def __call__(
-        self, tokens: Int[Array, "*b t"], positions: Any
+        self, tokens: Int[Array, "*b t"], positions: Any, types: Any = None
     ) -> Float[Array, "*b t m"]:
         """Vectors of the tokens; positions=None is 0 .. t - 1."""
         x = jnp.take(self.embedding[...], tokens, axis=0, mode="clip")
         if self.config.embedding_scale is not None:
-            x = x * self.config.embedding_scale
+            x = x * self.config.embedding_factor
         table = self._table()
         if table is not None:
             t = tokens.shape[-1]
             place = table[:t] if positions is None else _look_up(table, positions)
             x = x + lift(place, x.ndim)
+        if types is not None:
+            x = x + jnp.take(self.types[...], types, axis=0, mode="clip")
         return x.astype(self.config.dtype)
 
     def logits(self, x: Float[Array, "*b t m"]) -> Float[Array, "*b t vocab"]:
@@ -55,7 +70,11 @@ class Embedding(nnx.Module):
         if self.config.positions == "learned":
             return self.positions[...]
         if self.config.positions == "sinusoidal":
-            table = sinusoidal_positions(self.config.max_length, self.config.d_model)
+            table = sinusoidal_positions(
+                self.config.max_length,
+                self.config.d_model,
+                layout=self.config.position_layout,
+            )
             return table.astype(self.config.param_dtype)
         return None
 
@@ -67,7 +86,3 @@ def _look_up(
     return table.at[positions].get(
         mode="fill", fill_value=jnp.nan, wrap_negative_indices=False
     )
-
-
-def _normal(rngs: nnx.Rngs, shape: tuple[int, ...], dtype: Any) -> Array:
-    return 0.02 * jax.random.normal(rngs.params(), shape, dtype)

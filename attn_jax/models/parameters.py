@@ -6,10 +6,21 @@ from typing import Any
 import jax
 from flax import nnx
 
-from attn_jax.models.config import DecoderConfig, StackConfig
+from attn_jax.models.config import (
+    DecoderConfig,
+    EncoderConfig,
+    EncoderDecoderConfig,
+    StackConfig,
+)
 from attn_jax.models.decoder import Decoder
+from attn_jax.models.encoder import Encoder
+from attn_jax.models.encoder_decoder import EncoderDecoder
 
-MODELS: dict[type[StackConfig], Any] = {DecoderConfig: Decoder}
+MODELS: dict[type[StackConfig], Any] = {
+    DecoderConfig: Decoder,
+    EncoderConfig: Encoder,
+    EncoderDecoderConfig: EncoderDecoder,
+}
 
 
 def count_parameters(config: StackConfig, *, embeddings: bool = True) -> int:
@@ -17,8 +28,8 @@ def count_parameters(config: StackConfig, *, embeddings: bool = True) -> int:
 
     Args:
       config: of any model.
-      embeddings: whether token and position embeddings (and an untied output layer)
-        count.
+      embeddings: whether embeddings of tokens, positions and types (and an untied
+        output layer) count.
     """
     build = MODELS[type(config)]
     model = nnx.eval_shape(lambda: build(config, rngs=nnx.Rngs(0)))

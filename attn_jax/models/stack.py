@@ -1,20 +1,22 @@
 """Blocks one after the other, scanned over stacked parameters or unrolled."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 from flax import nnx
-from jaxtyping import Array, Bool, Float, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from attn_jax.models.block import Block, make_norm
 from attn_jax.models.config import StackConfig
 from attn_jax.nn._naming import named_rngs
+from attn_jax.nn.core import take_rows
 from attn_jax.ops.masks import Mask
 
 
 class Stack(nnx.Module):
-    """num_layers blocks and, for pre-norm, a last norm."""
+    """num_layers blocks and, for pre-norm or where asked, a last norm."""
 
     def __init__(self, config: StackConfig, *, rngs: nnx.Rngs):
         self.config = config
@@ -29,7 +31,7 @@ class Stack(nnx.Module):
             self.blocks = nnx.vmap(build)(keys)
         else:
             self.blocks = nnx.List(build(key) for key in keys)
-        self.norm = make_norm(config, norm) if config.norm_placement == "pre" else None
+        self.norm = make_norm(config, norm) if config.has_final_norm else None
 
     def __call__(
         self,
@@ -37,61 +39,89 @@ class Stack(nnx.Module):
         *,
         mask: Mask,
         positions: Any = None,
+        context: Float[Array, "*b s m"] | None = None,
+        context_mask: Mask | None = None,
         rng: Key[Array, ""] | None = None,
     ) -> Float[Array, "*b t m"]:
         n = self.config.num_layers
         rngs = None if rng is None else jax.random.split(rng, n)
 
+        around = {
+            "mask": mask,
+            "positions": positions,
+            "context": context,
+            "context_mask": context_mask,
+        }
         remat = self.config.remat
         if self.config.scan_layers:
             graph, state = nnx.split(self.blocks)
-            x = _scan(graph, state, x, mask, positions, rngs, remat=remat)
+            x = _scan(graph, state, x, around, rngs, remat=remat)
         else:
             for i, block in enumerate(self.blocks):
                 graph, state = nnx.split(block)
-                run = _layer(graph, mask, positions, remat)
+                run = _layer(graph, around, remat)
                 x = run(state, x, None if rngs is None else rngs[i])
         return x if self.norm is None else self.norm(x)
 
     def init_cache(self, batch: int, length: int, dtype: Any) -> Any:
         """One cache a layer, stacked when the layers are."""
+        return self._each(
+            lambda block: block.attention.init_cache(batch, length, dtype)
+        )
+
+    def init_context(
+        self, context: Float[Array, "b s m"], *, mask: Mask | None = None
+    ) -> Any:
+        """What each layer needs of a context, computed once and stacked likewise."""
+        return self._each(lambda block: block.cross.init_context(context, mask=mask))
+
+    def _each(self, function: Callable[[Block], Any]) -> Any:
+        """The function of each block: a tuple, or one result with stacked arrays."""
         if not self.config.scan_layers:
-            return tuple(
-                block.attention.init_cache(batch, length, dtype)
-                for block in self.blocks
-            )
+            return tuple(map(function, self.blocks))
         graph, state = nnx.split(self.blocks)
-
-        def one(state: Any) -> Any:
-            block = nnx.merge(graph, state)
-            return block.attention.init_cache(batch, length, dtype)
-
-        return jax.vmap(one)(state)
+        return jax.vmap(lambda state: function(nnx.merge(graph, state)))(state)
 
     def decode(
         self,
         x: Float[Array, "b n m"],
         cache: Any,
+        context: Any = None,
         *,
         valid: Bool[Array, "b n"] | None = None,
     ) -> tuple[Float[Array, "b n m"], Any]:
-        """n more tokens through every layer and its cache."""
+        """n more tokens through every layer, its cache and its context."""
         if self.config.scan_layers:
-            x, cache = _scan_decode(*nnx.split(self.blocks), x, cache, valid)
+            x, cache = _scan_decode(*nnx.split(self.blocks), x, cache, context, valid)
         else:
+            contexts = (None,) * len(cache) if context is None else context
             caches = []
-            for block, old in zip(self.blocks, cache, strict=True):
-                x, new = block.decode(x, old, valid=valid)
+            for block, old, seen in zip(self.blocks, cache, contexts, strict=True):
+                x, new = block.decode(x, old, seen, valid=valid)
                 caches.append(new)
             cache = tuple(caches)
         return (x if self.norm is None else self.norm(x)), cache
 
+    def take(self, cache: Any, rows: Int[Array, "k"]) -> Any:
+        """Every layer's cache with the given rows in place of its own."""
+        if self.config.scan_layers:
+            take = self.blocks.attention.take
+            return jax.vmap(lambda layer: take(layer, rows))(cache)
+        pairs = zip(self.blocks, cache, strict=True)
+        return tuple(block.attention.take(layer, rows) for block, layer in pairs)
 
-def _layer(graph: Any, mask: Mask, positions: Any, remat: bool) -> Any:
+    def take_context(self, context: Any, rows: Int[Array, "k"]) -> Any:
+        """Every layer's context with the given rows in place of its own."""
+        if self.config.scan_layers:
+            return jax.vmap(lambda layer: take_rows(layer, rows))(context)
+        return take_rows(context, rows)
+
+
+def _layer(graph: Any, around: dict[str, Any], remat: bool) -> Any:
     """(parameters, x, rng) -> the block's output, recomputed backwards where asked."""
 
     def run(state: Any, x: Array, rng: Any) -> Array:
-        return nnx.merge(graph, state)(x, mask=mask, positions=positions, rng=rng)
+        return nnx.merge(graph, state)(x, **around, rng=rng)
 
     return jax.checkpoint(run) if remat else run
 
@@ -100,15 +130,18 @@ def _layer(graph: Any, mask: Mask, positions: Any, remat: bool) -> Any:
 # time. Under jit the body is found again by the graph, which is the same.
 @partial(jax.jit, static_argnames=("graph", "remat"))
 def _scan(
-    graph: Any, state: Any, x: Any, mask: Any, positions: Any, rngs: Any, *, remat: bool
+    graph: Any, state: Any, x: Any, around: dict[str, Any], rngs: Any, *, remat: bool
 ) -> Any:
-    run = _layer(graph, mask, positions, remat)
+    run = _layer(graph, around, remat)
     return jax.lax.scan(lambda x, on: (run(on[0], x, on[1]), None), x, (state, rngs))[0]
 
 
 @partial(jax.jit, static_argnames="graph")
-def _scan_decode(graph: Any, state: Any, x: Any, cache: Any, valid: Any) -> Any:
+def _scan_decode(
+    graph: Any, state: Any, x: Any, cache: Any, context: Any, valid: Any
+) -> Any:
     def step(x: Array, layer: Any) -> tuple[Array, Any]:
-        return nnx.merge(graph, layer[0]).decode(x, layer[1], valid=valid)
+        state, cache, context = layer
+        return nnx.merge(graph, state).decode(x, cache, context, valid=valid)
 
-    return jax.lax.scan(step, x, (state, cache))
+    return jax.lax.scan(step, x, (state, cache, context))

@@ -1,6 +1,7 @@
 """Flax NNX modules that own parameters and call ops."""
 
-from attn_jax.nn.attention import Attention, AttentionCache, AttentionConfig
+from attn_jax.nn.attention import Attention, AttentionCache, ContextCache
+from attn_jax.nn.attention_config import AttentionConfig
 from attn_jax.nn.core import ALL_MASKS, Core, Mechanism
 from attn_jax.nn.dropout import dropout
 from attn_jax.nn.feed_forward import FeedForward
@@ -22,6 +23,7 @@ __all__ = [
     "Attention",
     "AttentionCache",
     "AttentionConfig",
+    "ContextCache",
     "Core",
     "DenseSynthesizer",
     "FactorizedDenseSynthesizer",

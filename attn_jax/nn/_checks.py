@@ -22,13 +22,13 @@ def check_sizes(least: int = 1, **sizes: int | None) -> None:
             raise ValueError(f"{name}: got {size!r}; expected an int >= {least}")
 
 
-def check_mechanism(mechanism: Any) -> None:
+def check_mechanism(mechanism: Any, name: str = "mechanism") -> None:
     """A config, not its name and not its class."""
     if isinstance(mechanism, Mechanism):
         return
     named = f"MECHANISMS[{mechanism!r}]()" if isinstance(mechanism, str) else None
     raise TypeError(
-        f"mechanism: got {mechanism!r}; expected a mechanism's config, such as "
+        f"{name}: got {mechanism!r}; expected a mechanism's config, such as "
         f"Softmax(); write {named or 'MECHANISMS[name]()'} for one of the table"
     )
 
@@ -176,4 +176,31 @@ def check_room(name: str, room: Int[Array, ""], after: Int[Array, "b"]) -> None:
             f"{name}: row {row} would hold {int(after[row])} tokens; the cache has "
             f"room for {int(room)}; expected fewer tokens, or a cache from "
             "init_cache(batch, length) with a greater length"
+        )
+
+
+def check_memory(mask: Mask) -> None:
+    """A mask of a context that all queries will see alike."""
+    if mask.find(Segments):
+        raise UnsupportedMaskError(
+            "mask: got segments(...) for a context that is decoded from; expected "
+            "padding alone; give each segment a row of its own"
+        )
+
+
+def check_taken(rows: Array, cached: int) -> None:
+    """Int[k], numbers of rows that a cache has."""
+    check_array("rows", rows)
+    if rows.ndim != 1 or not jnp.issubdtype(rows.dtype, jnp.integer):
+        raise TypeError(
+            f"rows: got {rows.dtype}{list(rows.shape)}; expected Int[k], the numbers "
+            "of the rows to take; one row is jnp.array([i])"
+        )
+    if is_traced(rows) or not rows.size:
+        return
+    low, high = extremes(rows)
+    if low < 0 or high >= cached:
+        raise ValueError(
+            f"rows: got numbers from {low} to {high}; expected 0 to {cached - 1}, "
+            f"since the cache has {cached} rows"
         )

@@ -1,6 +1,5 @@
 """Multi-head attention: one module for every mechanism of the table."""
 
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -10,115 +9,23 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from attn_jax.nn._checks import (
     check_context,
     check_mask,
-    check_mechanism,
+    check_memory,
     check_room,
     check_rows,
     check_sizes,
+    check_taken,
     check_tokens,
     check_valid,
     clean_positions,
 )
 from attn_jax.nn._naming import named_rngs
-from attn_jax.nn.core import Mechanism
+from attn_jax.nn.attention_config import AttentionConfig
+from attn_jax.nn.core import take_rows
 from attn_jax.nn.dropout import dropout
-from attn_jax.nn.softmax import Softmax
 from attn_jax.nn.token_positions import cross_positions, token_positions
 from attn_jax.ops import exclude_self
 from attn_jax.ops._linear_masks import real_tokens
-from attn_jax.ops.masks import Mask, as_mask
-
-
-@dataclass(frozen=True)
-class AttentionConfig:
-    """Sizes and choices of an attention layer.
-
-    Attributes:
-      d_model: width of the tokens.
-      num_heads: query heads h.
-      num_kv_heads: key/value heads g, a divisor of h; None is h.
-      head_dim: features d of a query and key head; None is d_model // num_heads.
-      value_dim: features e of a value head; None is head_dim.
-      mechanism: a row of `MECHANISMS`.
-      exclusive: takes each token's own value direction out of its output (XSA).
-      rotary: turns queries and keys by their positions (before a feature map).
-      rotary_base: the longest wavelength over 2 pi.
-      alibi: adds -slope |i - j| to softmax logits.
-      qk_norm: RMS-normalises queries and keys, with learnt scales.
-      use_bias: biases in the projections.
-      dropout_rate: of the layer's output, before the residual sum.
-      output_scale: factor on the initial output projection.
-      dtype, param_dtype: of computation and of parameters.
-    """
-
-    d_model: int
-    num_heads: int
-    num_kv_heads: int | None = None
-    head_dim: int | None = None
-    value_dim: int | None = None
-    mechanism: Mechanism = field(default_factory=Softmax)
-    exclusive: bool = False
-    rotary: bool = False
-    rotary_base: float = 10000.0
-    alibi: bool = False
-    qk_norm: bool = False
-    use_bias: bool = False
-    dropout_rate: float = 0.0
-    output_scale: float = 1.0
-    dtype: Any = jnp.float32
-    param_dtype: Any = jnp.float32
-
-    def __post_init__(self) -> None:
-        sizes = ("d_model", "num_heads", "num_kv_heads", "head_dim", "value_dim")
-        check_sizes(**{name: getattr(self, name) for name in sizes})
-        check_mechanism(self.mechanism)
-        if self.num_heads % self.kv_heads:
-            raise ValueError(
-                f"num_kv_heads: got {self.num_kv_heads} for num_heads = "
-                f"{self.num_heads}; expected a divisor of num_heads, so that each "
-                "key/value head serves as many query heads; 1 always is"
-            )
-        if self.head_dim is None and self.d_model % self.num_heads:
-            raise ValueError(
-                f"num_heads: got {self.num_heads} for d_model = {self.d_model}; "
-                "expected a divisor of d_model; choose one, or set head_dim"
-            )
-        if self.rotary and self.key_dim % 2:
-            raise ValueError(
-                f"head_dim: got {self.key_dim}; expected an even number, since rotary "
-                "positions turn pairs of features; set an even head_dim, or choose "
-                "other positions"
-            )
-        if not self.rotary_base > 0:
-            raise ValueError(
-                f"rotary_base: got {self.rotary_base}; expected a number > 0, such as "
-                "10000, the longest wavelength over 2 pi"
-            )
-        if not 0.0 <= self.dropout_rate < 1.0:
-            raise ValueError(
-                f"dropout_rate: got {self.dropout_rate}; expected a number in [0, 1), "
-                "the share of entries dropped; 0 turns dropout off"
-            )
-
-    def projection_options(self) -> dict[str, Any]:
-        """What every projection of the layer has in common."""
-        return {
-            "use_bias": self.use_bias,
-            "dtype": self.dtype,
-            "param_dtype": self.param_dtype,
-        }
-
-    @property
-    def kv_heads(self) -> int:
-        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
-
-    @property
-    def key_dim(self) -> int:
-        whole = self.d_model // self.num_heads
-        return whole if self.head_dim is None else self.head_dim
-
-    @property
-    def values_dim(self) -> int:
-        return self.key_dim if self.value_dim is None else self.value_dim
+from attn_jax.ops.masks import Mask, as_mask, padding
 
 
 class AttentionCache(NamedTuple):
@@ -127,6 +34,13 @@ class AttentionCache(NamedTuple):
     core: Any  # the mechanism's own: keys and values, or a state
     length: Int[Array, "b"]  # real tokens so far
     room: Int[Array, ""]  # tokens it can hold
+
+
+class ContextCache(NamedTuple):
+    """What attention to a context needs of it: any number of queries may ask."""
+
+    core: Any  # the mechanism's own: keys and values, or a state
+    real: Bool[Array, "b s"]
 
 
 class Attention(nnx.Module):
@@ -271,6 +185,69 @@ class Attention(nnx.Module):
         y = jnp.where(fits[:, None, None], y, jnp.nan)
         length = jnp.where(fits, after, cache.length)
         return y, AttentionCache(core, length, cache.room)
+
+    def init_context(
+        self, context: Float[Array, "b s m"], *, mask: Mask | None = None
+    ) -> ContextCache:
+        """Keys and values of a context, or the sums over them, computed once.
+
+        Args:
+          context: the attended tokens; at padding they may hold anything.
+          mask: of it padding(keys) counts, which tokens of the context are real.
+
+        Raises:
+          UnsupportedMaskError: segments; each piece of a packed row is a row here.
+          ValueError: a mechanism, or an exclusive layer, without cross-attention.
+        """
+        mask = as_mask(mask)
+        check_context(context, context, self.config.mechanism, self.config.exclusive)
+        check_tokens("context", context, self.config.d_model)
+        check_memory(mask)
+        b, s = context.shape[:2]
+        real, _ = real_tokens(mask, (b,), s, s)
+        real = jnp.ones((b, s), bool) if real is None else real
+        context = _clean(context, real)
+        seen = token_positions(padding(real), (b,), s)
+        v = self.value(context)
+        core = self.mechanism.init_context(context, v, real=real, seen=seen)
+        return ContextCache(core, real)
+
+    def attend_context(
+        self,
+        x: Float[Array, "b t m"],
+        context: ContextCache,
+        *,
+        positions: Int[Array, "b t"] | None = None,
+        valid: Bool[Array, "b t"] | None = None,
+    ) -> Float[Array, "b t m"]:
+        """Attention of x to a context: self(x, context) with its padding, no dropout.
+
+        Args:
+          x: tokens; where `valid` is False they may hold anything.
+          context: from `init_context`.
+          positions: of the tokens of x, which rotary and ALiBi positions compare with
+            those of the context; None is 0 .. t - 1.
+          valid: real tokens; None is all. The output at the others is 0.
+        """
+        check_tokens("x", x, self.config.d_model)
+        check_valid(valid, x.shape[:-1])
+        b, s = context.real.shape
+        check_rows("x", x.shape[0], b)
+        x = _clean(x, valid)
+        y = self.mechanism.attend_context(
+            x,
+            context.core,
+            real=context.real,
+            positions=positions,
+            seen=token_positions(padding(context.real), (b,), s),
+        )
+        return _clean(self.output(y), valid)
+
+    def take(self, cache: AttentionCache, rows: Int[Array, "k"]) -> AttentionCache:
+        """The cache whose row i is row rows[i] of this one, as in `Decoder.take`."""
+        check_taken(rows, cache.length.shape[0])
+        core, length = take_rows((cache.core, cache.length), rows)
+        return AttentionCache(core, length, cache.room)
 
     def _finish(self, y: Array, v: Array, rng: Any) -> Array:
         if self.config.exclusive:

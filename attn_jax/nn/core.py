@@ -13,7 +13,7 @@ from attn_jax.ops._shapes import lift
 from attn_jax.ops.masks import Mask
 
 if TYPE_CHECKING:
-    from attn_jax.nn.attention import AttentionConfig
+    from attn_jax.nn.attention_config import AttentionConfig
 
 ALL_MASKS = frozenset({"causal", "window", "prefix", "padding", "segments", "dense"})
 
@@ -119,6 +119,31 @@ class Core(nnx.Module):
         distance = jnp.abs(p[..., :, None] - j[..., None, :])[..., None, :, :]
         return lift(alibi_bias(h, 1, 2)[:, :, 1:], distance.ndim) * distance
 
+    def init_context(
+        self,
+        context: Float[Array, "b s m"],
+        v: Float[Array, "b s g e"],
+        *,
+        real: Bool[Array, "b s"],
+        seen: Int[Array, "b s"] | None,
+    ) -> Any:
+        """What queries need of a context whose tokens stand at `seen`."""
+        return KeyValueCache(self.keys(context, seen), v)
+
+    def attend_context(
+        self,
+        x: Float[Array, "b t m"],
+        context: Any,
+        *,
+        real: Bool[Array, "b s"],
+        positions: Any,
+        seen: Int[Array, "b s"] | None,
+    ) -> Float[Array, "b t h e"]:
+        """Attention of each token of x to all real tokens of the context."""
+        k, v = context
+        mask = masks.padding(real)
+        return self.attend(x, k, v, mask=mask, positions=positions, seen=seen)
+
     def empty_keys(self, batch: int, length: int, dtype: Any) -> Any:
         """Room for what `keys` returns, of the shapes that it returns."""
         shape = (batch, length, self.config.d_model)
@@ -153,6 +178,11 @@ class Core(nnx.Module):
             x, cache.k, cache.v, mask=mask, positions=positions, seen=None
         )
         return out, cache
+
+
+def take_rows(cache: Any, rows: Int[Array, "k"]) -> Any:
+    """The given rows of every leaf, whose first axis is the batch."""
+    return jax.tree.map(lambda x: jnp.take(x, rows, axis=0, mode="clip"), cache)
 
 
 def _write(old: Array, new: Array, slots: Int[Array, "b n"]) -> Array:

@@ -1,6 +1,7 @@
 """The feed-forward layer of a block (Vaswani et al. 2017, equation 2)."""
 
 import math
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +13,14 @@ from attn_jax.nn._checks import check_sizes
 from attn_jax.nn._naming import named_rngs
 from attn_jax.nn._table import Table
 
-ACTIVATIONS = Table("activation", {"relu": jax.nn.relu, "gelu": jax.nn.gelu})
+ACTIVATIONS = Table(
+    "activation",
+    {
+        "relu": jax.nn.relu,
+        "gelu": jax.nn.gelu,
+        "gelu_exact": partial(jax.nn.gelu, approximate=False),
+    },
+)
 
 
 class FeedForward(nnx.Module):

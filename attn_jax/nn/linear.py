@@ -18,12 +18,14 @@ from attn_jax.ops import (
     linear_attention_step,
     masks,
 )
+from attn_jax.ops._linear_context import attend_to_state, context_state
 from attn_jax.ops._linear_masks import check_one_run
+from attn_jax.ops._shapes import compute_dtype
 from attn_jax.ops.feature_maps import FeatureMap, check_callable
 from attn_jax.ops.masks import Mask
 
 if TYPE_CHECKING:
-    from attn_jax.nn.attention import AttentionConfig
+    from attn_jax.nn.attention_config import AttentionConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +90,17 @@ class LinearCore(Core):
     def attend(self, x, keys, v, *, mask, positions, seen):
         q = self.query_key.queries(x, positions)
         return linear_attention(q, keys, v, mask=mask, **self.options)
+
+    def init_context(self, context, v, *, real, seen):
+        """The sums over a context: their size does not depend on its length."""
+        k = self.query_key.keys(context, seen)
+        feature_map = self.mechanism.feature_map
+        return context_state(k, v, real, feature_map, compute_dtype(k, v))
+
+    def attend_context(self, x, context, *, real, positions, seen):
+        q = self.query_key.queries(x, positions)
+        some = jnp.broadcast_to(jnp.any(real, -1, keepdims=True), x.shape[:-1])
+        return attend_to_state(q, context, some, dtype=q.dtype, **self.options)
 
     def init_cache(
         self, batch: int, length: int, v: tuple[int, int], dtype: Any

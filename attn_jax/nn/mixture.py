@@ -15,7 +15,7 @@ from attn_jax.nn.synthesizer import RandomSynthesizer
 from attn_jax.ops import mix_logits
 
 if TYPE_CHECKING:
-    from attn_jax.nn.attention import AttentionConfig
+    from attn_jax.nn.attention_config import AttentionConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from attn_jax.nn._naming import named_rngs
 from attn_jax.ops import apply_rotary
 
 if TYPE_CHECKING:
-    from attn_jax.nn.attention import AttentionConfig
+    from attn_jax.nn.attention_config import AttentionConfig
 
 
 class QueryKey(nnx.Module):

@@ -14,7 +14,7 @@ from attn_jax.ops.masks import Mask
 from attn_jax.ops.softmax import IMPLEMENTATIONS, dot_product_logits
 
 if TYPE_CHECKING:
-    from attn_jax.nn.attention import AttentionConfig
+    from attn_jax.nn.attention_config import AttentionConfig
 
 
 @dataclass(frozen=True, kw_only=True)

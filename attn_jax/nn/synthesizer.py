@@ -19,7 +19,7 @@ from attn_jax.nn.core import ALL_MASKS, Core, Mechanism
 from attn_jax.ops import factorized_random_attention
 
 if TYPE_CHECKING:
-    from attn_jax.nn.attention import AttentionConfig
+    from attn_jax.nn.attention_config import AttentionConfig
 
 
 class Fixed(nnx.Variable):

@@ -24,7 +24,7 @@ from attn_jax.ops import (
 )
 
 if TYPE_CHECKING:
-    from attn_jax.nn.attention import AttentionConfig
+    from attn_jax.nn.attention_config import AttentionConfig
 
 
 @dataclass(frozen=True, kw_only=True)

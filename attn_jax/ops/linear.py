@@ -12,17 +12,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from attn_jax.ops._blocks import fill
 from attn_jax.ops._entry import op
+from attn_jax.ops._linear_context import attend_to_state, context_state, grouped
 from attn_jax.ops._linear_inputs import (
     LinearState,
     begins_at,
     causal_inputs,
     check_state,
-    features,
     finish,
     initial_sums,
-    keep,
     normalise,
     running_sum,
     split_sums,
@@ -108,7 +106,7 @@ def linear_attention(
         return _attend_to_all(q, k, v, mask, feature_map, eps)
     allowed = allowed_for(mask, q.shape[:-3], q.shape[-2], t, s)
     dtype = compute_dtype(q, k, v)
-    phi_q = _grouped(feature_map(hide_queries(q, allowed).astype(dtype)), k)
+    phi_q = grouped(feature_map(hide_queries(q, allowed).astype(dtype)), k.shape[-2])
     phi_k = feature_map(hide_keys(k, allowed).astype(dtype))
     similarity = jnp.einsum("...tgrp,...sgp->...grts", phi_q, phi_k)
     similarity = similarity.reshape(*q.shape[:-3], q.shape[-2], t, s)
@@ -126,33 +124,10 @@ def _attend_to_all(q, k, v, mask, feature_map, eps):
         some = jnp.broadcast_to(jnp.any(real, -1, keepdims=True), (*leading, t))
         sees = some if sees is None else sees & some
     dtype = compute_dtype(q, k, v)
-    phi_q = _grouped(features(q, sees, feature_map, dtype), k)
-    phi_k = features(k, real, feature_map, dtype)
-    values = with_ones(keep(v, real).astype(dtype))
-    sums = _sum_over_keys(phi_k, values)
-    return finish(jnp.einsum("...tgrp,...gpe->...tgre", phi_q, sums), sees, v, eps)
-
-
-def _sum_over_keys(
-    phi_k: Float[Array, "*b s g p"], values: Float[Array, "*b s g e1"]
-) -> Float[Array, "*b g p e1"]:
-    """sum_j phi(k_j) v_j^T, 256 keys at a time: fewer roundings than in one go."""
-    s = phi_k.shape[-3]
-    n = max(1, -(-s // 256))
-    size = -(-s // n)
-    pieces = [
-        fill(x, -3, n * size).reshape(*x.shape[:-3], n, size, *x.shape[-2:])
-        for x in (phi_k, values)
-    ]
-    return jnp.einsum("...nsgp,...nsge->...ngpe", *pieces).sum(-4)
-
-
-def _grouped(
-    phi_q: Float[Array, "*b t h p"], k: Float[Array, "*b s g d"]
-) -> Float[Array, "*b t g r p"]:
-    *leading, h, p = phi_q.shape
-    g = k.shape[-2]
-    return phi_q.reshape(*leading, g, h // g, p)
+    state = context_state(k, v, real, feature_map, dtype)
+    return attend_to_state(
+        q, state, sees, feature_map=feature_map, eps=eps, dtype=v.dtype
+    )
 
 
 @linear_op("feature_map")

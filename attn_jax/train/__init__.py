@@ -9,7 +9,7 @@ from attn_jax.train.filing import CheckpointMismatchError
 from attn_jax.train.loop import FitResult, TrainingInterrupted, fit
 from attn_jax.train.losses import cross_entropy
 from attn_jax.train.metrics import MetricLogger, read_metrics
-from attn_jax.train.optimizers import adamw, decay_mask
+from attn_jax.train.optimizers import adam, adamw, decay_mask
 from attn_jax.train.progress import (
     Progress,
     ProgressBar,
@@ -37,6 +37,7 @@ __all__ = [
     "TrainState",
     "TrainStep",
     "TrainingInterrupted",
+    "adam",
     "adamw",
     "average_checkpoints",
     "cosine_schedule",

@@ -14,11 +14,11 @@ def average_checkpoints(checkpoints: Iterable[PyTree]) -> PyTree:
 
     Translation models are usually evaluated on the mean of their last checkpoints. The
     sets come one at a time, so a generator holds no more than one of them beside the
-    sum:
+    sum. The last n, of a `Checkpointer` that keeps as many:
 
         average_checkpoints(
             checkpointer.restore(state, step=step).params
-            for step in checkpointer.all_steps()
+            for step in checkpointer.all_steps()[-n:]
         )
 
     Reduces to the parameters themselves for one checkpoint.

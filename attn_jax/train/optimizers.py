@@ -1,4 +1,4 @@
-"""AdamW as the experiments use it, and which parameters decay."""
+"""Adam as the Transformer's paper has it, AdamW, and which parameters decay."""
 
 import jax
 import optax
@@ -30,6 +30,32 @@ def decay_mask(params: PyTree, *, synthesizers: bool = False) -> PyTree:
     decayed = _DECAYED | _SYNTHESIZER if synthesizers else _DECAYED
     mask = [bool(name) and name[-1] in decayed for name in leaf_names(params)]
     return jax.tree.unflatten(jax.tree.structure(params), mask)
+
+
+def adam(
+    schedule: optax.ScalarOrSchedule,
+    *,
+    b1: float | int = 0.9,
+    b2: float | int = 0.98,
+    eps: float = 1e-9,
+) -> optax.GradientTransformation:
+    """Adam with the numbers of the Transformer's paper: no decay, no clipping.
+
+        p <- p - rate m̂ / (√v̂ + eps)
+
+    With `noam_schedule` and `cross_entropy(label_smoothing=0.1)` it is the training of
+    that paper.
+
+    Reference: Kingma and Ba 2015, algorithm 1; Vaswani et al. 2017, section 5.3.
+
+    Args:
+      schedule: a rate, or a function of the number of updates done so far.
+      b1, b2, eps: of Adam.
+
+    Returns:
+      An Optax transformation.
+    """
+    return optax.adam(schedule, b1, b2, eps)
 
 
 def adamw(

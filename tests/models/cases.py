@@ -1,7 +1,5 @@
-"""Small decoders, and what is compiled once for many tests."""
+"""Small models, and what is compiled once for many tests."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -40,6 +38,18 @@ def decoder(name="softmax", seed=0, **options):
     """A decoder of these sizes with random numbers everywhere."""
     made = config(name, **options)
     return filled(lambda: models.Decoder(made, rngs=nnx.Rngs(0)), seed)
+
+
+def encoder_decoder(seed=0, **options):
+    """An encoder-decoder of these sizes, with random numbers everywhere."""
+    made = models.EncoderDecoderConfig(**SIZES | options)
+    return filled(lambda: models.EncoderDecoder(made, rngs=nnx.Rngs(0)), seed)
+
+
+def encoder(seed=0, **options):
+    """Likewise an encoder."""
+    made = models.EncoderConfig(**SIZES | options)
+    return filled(lambda: models.Encoder(made, rngs=nnx.Rngs(0)), seed)
 
 
 def placed(rows, places, length=T):
@@ -85,15 +95,3 @@ class Model(Compiled):
 
     def init_cache(self):
         return self.module.init_cache(B, T)
-
-
-def gathered(cache, rows, scanned=True):
-    """A decoder's cache with its rows picked, as beam search picks them."""
-    axis = 1 if scanned else 0
-
-    def pick(x):
-        return jnp.take(x, rows, axis=axis) if x.ndim > axis else x
-
-    return cache._replace(
-        layers=jax.tree.map(pick, cache.layers), length=cache.length[rows]
-    )

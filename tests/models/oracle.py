@@ -1,4 +1,4 @@
-"""A complete decoder computed the slow way: NumPy, float64, from its parameters."""
+"""Complete models computed the slow way: NumPy, float64, from their parameters."""
 
 import math
 
@@ -14,18 +14,64 @@ def decoder(params, tokens, config, allowed, positions=None):
     params: nested dicts of arrays, the blocks' stacked over layers. allowed `t t`.
     positions `b t` are those of learned and sinusoidal embeddings.
     """
-    table, stack = params["embedding"], params["stack"]
+    x = embedded(params["embedding"], tokens, config, positions)
+    x = stack(params["stack"], x, config, "softmax", allowed)
+    return logits(params["embedding"], x, config)
+
+
+def encoder_decoder(params, source, target, config, real, names):
+    """Logits of target `b t` beside source `b s`, of which `real` is no padding.
+
+    names: of the mechanisms of the encoder, the decoder and between them.
+    """
+    table, seen = params["embedding"], real[:, None, None, :]
+    encoder, decoder, between = names
+    causal = np.tril(np.ones((target.shape[1],) * 2, bool))
+    memory = embedded(table, source, config)
+    memory = stack(params["encoder"], memory, config, encoder, seen)
+    x = embedded(table, target, config)
+    cross = between, memory, seen
+    x = stack(params["decoder"], x, config, decoder, causal, cross)
+    return logits(table, x, config)
+
+
+def encoder(params, tokens, types, config, real):
+    """Vectors of tokens `b t`, of which `real` is no padding."""
+    x = embedded(params["embedding"], tokens, config)
+    if config.num_types:
+        x = x + params["embedding"]["types"][types]
+    if config.embedding_norm:
+        x = norm(x, params["norm"], config)
+    return stack(params["stack"], x, config, "softmax", real[:, None, None, :])
+
+
+def embedded(table, tokens, config, positions=None):
     if positions is None:
         positions = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
-    x = table["embedding"][tokens] * (config.embedding_scale or 1.0)
+    scale = config.embedding_scale or 1.0
+    scale = np.sqrt(config.d_model) if scale == "sqrt" else scale
+    x = table["embedding"][tokens] * scale
     if config.positions == "learned":
         x = x + table["positions"][positions]
     if config.positions == "sinusoidal":
-        x = x + sinusoidal(positions, config.d_model)
-    for i in range(config.num_layers):
-        x = block(layer(stack["blocks"], i), x, config, allowed)
-    if config.norm_placement == "pre":
-        x = norm(x, stack["norm"], config)
+        columns = sinusoidal(positions, config.d_model)
+        if config.position_layout == "concatenated":
+            columns = np.concatenate([columns[..., ::2], columns[..., 1::2]], axis=-1)
+        x = x + columns
+    return x
+
+
+def stack(params, x, config, name, allowed, cross=None):
+    layers = len(params["blocks"]["attention_norm"]["scale"])
+    for i in range(layers):
+        x = block(layer(params["blocks"], i), x, config, name, allowed, cross)
+    final = config.final_norm
+    if final or (final is None and config.norm_placement == "pre"):
+        x = norm(x, params["norm"], config)
+    return x
+
+
+def logits(table, x, config):
     head = table["embedding"].T if config.tie_embeddings else table["kernel"]
     return x @ head
 
@@ -48,10 +94,12 @@ def sinusoidal(positions, width):
     return np.array(table)
 
 
-def block(params, x, config, allowed):
+def block(params, x, config, name, allowed, cross=None):
+    """cross: a mechanism's name, what is attended to, and what of it is visible."""
+
     def attend(y):
         return attention(
-            "softmax",
+            name,
             params["attention"],
             y,
             allowed,
@@ -61,14 +109,23 @@ def block(params, x, config, allowed):
             qk_norm=config.qk_norm,
         )
 
+    def attend_memory(y):
+        between, memory, seen = cross
+        return attention(
+            between, params["cross"], y, seen, qk_norm=config.qk_norm, context=memory
+        )
+
     def forward(y):
         return feed_forward(params["forward"], y, config.activation)
 
-    for name, apply in (("attention_norm", attend), ("forward_norm", forward)):
+    layers = [("attention_norm", attend), ("forward_norm", forward)]
+    if cross is not None:
+        layers.insert(1, ("cross_norm", attend_memory))
+    for place, apply in layers:
         if config.norm_placement == "pre":
-            x = x + apply(norm(x, params[name], config))
+            x = x + apply(norm(x, params[place], config))
         else:
-            x = norm(x + apply(x), params[name], config)
+            x = norm(x + apply(x), params[place], config)
     return x
 
 
@@ -82,9 +139,14 @@ def norm(x, params, config):
 
 def feed_forward(params, x, activation):
     hidden = x @ params["up"]["kernel"] + params["up"].get("bias", 0.0)
-    if activation == "relu":
-        hidden = np.maximum(hidden, 0)
-    else:
-        inner = math.sqrt(2 / math.pi) * (hidden + 0.044715 * hidden**3)
-        hidden = 0.5 * hidden * (1 + np.tanh(inner))
+    hidden = activated(hidden, activation)
     return hidden @ params["down"]["kernel"] + params["down"].get("bias", 0.0)
+
+
+def activated(x, activation):
+    if activation == "relu":
+        return np.maximum(x, 0)
+    if activation == "gelu_exact":
+        return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    return 0.5 * x * (1 + np.tanh(inner))

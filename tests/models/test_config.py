@@ -49,7 +49,8 @@ def test_sizes_are_ints_from_one(name, value):
         ("positions", "rope", "'rotary', 'sinusoidal', 'learned', 'alibi', 'none'"),
         ("norm", "batch", "'layer', 'rms'"),
         ("norm_placement", "middle", "'pre', 'post'"),
-        ("activation", "swish", "'gelu', 'relu'"),
+        ("activation", "swish", "'gelu', 'gelu_exact', 'relu'"),
+        ("position_layout", "mixed", "'interleaved', 'concatenated'"),
     ],
 )
 def test_choices(name, value, choices):

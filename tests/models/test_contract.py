@@ -16,7 +16,6 @@ from tests.models.cases import (
     B,
     Model,
     T,
-    gathered,
     ids,
     placed,
 )
@@ -133,7 +132,7 @@ def test_a_row_without_room_is_nan_and_the_others_go_on(one):
     assert_close(logits[1, 1:], want[1, 5:], F32, "row 1")
     assert_close(logits[2], want[2, 4:], F32, "row 2")
     assert after.length.tolist() == [6, 7, 7]
-    row = [jax.tree.leaves(gathered(c, jnp.array([0]))) for c in (after, cache)]
+    row = [jax.tree.leaves(one.module.take(c, jnp.array([0]))) for c in (after, cache)]
     for got, right in zip(*row, strict=True):
         assert_same_bits(got, right, "cache of the row without room")
 
@@ -154,9 +153,9 @@ def test_overflow_raises_with_numbers(one, plain_errors):
 
 
 def test_caches_can_be_gathered_along_the_batch(one):
-    tokens, rows = ids(7, B, T), np.array([2, 0, 0])
+    tokens, rows = ids(7, B, T), jnp.array([2, 0, 0])
     _, cache = one.decode_ragged(tokens[:, :3], one.init_cache(), np.ones((B, 3), bool))
-    cache, tails, outs = gathered(cache, rows), ids(8, B, T - 3), []
+    cache, tails, outs = one.module.take(cache, rows), ids(8, B, T - 3), []
     for t in range(T - 3):
         logits, cache = one.decode(tails[:, t : t + 1], cache)
         outs.append(logits)

@@ -96,3 +96,66 @@ def test_presets_are_configs_of_models(name):
     made = models.presets[name]
     assert isinstance(made, models.StackConfig)
     assert models.count_parameters(made) > 0
+
+
+def transformer(n, m, f, kv, vocab=37000):
+    """Numbers in an encoder-decoder: kv is the width of all keys, or all values."""
+    norm = 2 * m
+    attention = 4 * m * kv + 3 * kv + m
+    forward = 2 * m * f + f + m
+    encoder, decoder = attention + forward + 2 * norm, 2 * attention + forward
+    return vocab * m + n * (encoder + decoder + 3 * norm)
+
+
+def test_count_of_the_transformer_in_closed_form():
+    """One matrix of embeddings, biases everywhere, no final norm, no output bias."""
+    count = models.count_parameters
+    base, big = (models.presets[f"transformer-{size}"] for size in ("base", "big"))
+    assert count(base) == transformer(6, 512, 2048, 512) == 63_082_496
+    assert count(big) == transformer(6, 1024, 4096, 1024) == 214_245_376
+    assert count(base, embeddings=False) == 63_082_496 - 37_000 * 512
+
+
+# Row of table 3 -> millions of parameters as the paper rounds them.
+TABLE3 = {
+    "key-16": 58,
+    "key-32": 60,
+    "layers-2": 36,
+    "layers-4": 50,
+    "layers-8": 80,
+    "width-256": 28,
+    "width-1024": 168,
+    "ff-1024": 53,
+    "ff-4096": 90,
+}
+LIKE_BASE = ["heads-1", "heads-4", "heads-16", "heads-32", "dropout-0.0", "dropout-0.2"]
+
+
+def test_rows_of_table_3_agree_with_the_paper_for_41000_pieces():
+    """Table 3 says 65 million for base: 37,000 pieces give 63.1, about 41,000 the 65.
+
+    With 41,000 pieces every row that changes the model rounds to the paper's number;
+    with the 37,000 that the text names, none does. For the big model it is the other
+    way round: the paper says 213, and 37,000 pieces give 214.2, 41,000 give 218.3.
+    """
+    rows = {"base": 65} | {f"table3-{row}": size for row, size in TABLE3.items()}
+    rows |= {f"table3-{row}": 65 for row in LIKE_BASE}
+    for row, size in rows.items():
+        made = models.presets[f"transformer-{row}"]
+        few = models.count_parameters(made) / 1e6
+        many = few + 4000 * made.d_model / 1e6
+        assert round(many) == size, row
+        assert round(few) != size, row
+    big = models.count_parameters(models.presets["transformer-big"]) / 1e6
+    assert (round(big), round(big + 4000 * 1024 / 1e6)) == (214, 218)
+
+
+def test_count_of_bert_base():
+    """Encoder and pooler without heads, as `BertModel` of its authors' release."""
+    made, m = models.presets["bert-base"], 768
+    tables = (30522 + 512 + 2) * m
+    layer = 4 * (m * m + m) + 2 * 4 * m * m + 4 * m + m + 2 * 2 * m
+    pooler = m * m + m
+    assert models.count_parameters(made) == 109_482_240
+    assert tables + 2 * m + 12 * layer + pooler == 109_482_240
+    assert models.count_parameters(made, embeddings=False) == 109_482_240 - tables

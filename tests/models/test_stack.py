@@ -234,3 +234,29 @@ def test_residual_layers_start_small_in_deep_models():
     output, down = blocks["attention"]["output"], blocks["forward"]["down"]
     assert np.std(output["kernel"]) == pytest.approx((64 * 16) ** -0.5, rel=0.05)
     assert np.std(down["kernel"]) == pytest.approx((256 * 16) ** -0.5, rel=0.05)
+
+
+@pytest.mark.parametrize("scan_layers", [True, False], ids=["scanned", "unrolled"])
+def test_rows_are_taken_of_every_layers_cache(scan_layers):
+    """More rows than before, of which one twice; the cache given stays as it is."""
+    model, tokens = decoder(scan_layers=scan_layers), jnp.asarray(ids(7, B, T))
+    rows = jnp.array([2, 0, 0, 1])
+
+    def both(tokens):
+        _, cache = model.decode(tokens[:, :-1], model.init_cache(B, T))
+        taken = model.take(cache, rows)
+        return taken.length, model.decode(tokens[rows, -1:], taken)[0], model(tokens)
+
+    length, logits, want = light_jit(both)(tokens)
+    assert length.tolist() == [T - 1] * len(rows)
+    assert_close(logits[:, 0], want[rows, -1], F32)
+
+
+def test_a_row_that_a_cache_does_not_have_is_refused(plain_errors):
+    model = decoder()
+    cache = model.init_cache(B, T)
+    with pytest.raises(ValueError, match=rf"rows: got numbers from 0 to {B};.*0 to 2"):
+        model.take(cache, jnp.array([0, B]))
+    with pytest.raises(TypeError, match=r"rows: got float32\[2\]; expected Int\[k\]"):
+        model.take(cache, jnp.zeros(2))
+    assert model.take(cache, jnp.zeros(0, int)).length.shape == (0,)

@@ -46,6 +46,42 @@ def test_cross_attention_equals_its_oracle(name, t, s, x64):
     assert_close(light_jit(module)(x, context), want, 1e-12)
 
 
+@pytest.mark.parametrize("name", CROSS)
+def test_a_context_read_once_equals_cross_attention(name):
+    """Padded queries and keys hold NaN; one row has no context at all."""
+    module = attention(name, rotary=True, use_bias=True)
+    real = np.array([[1, 1, 1, 1, 1], [0, 0, 1, 0, 1], [0, 0, 0, 0, 0]], bool)
+    seen = np.arange(T) != np.array([[0], [3], [6]])
+    x = np.where(seen[..., None], normal(0, B, T, M), np.nan)
+    context = np.where(real[..., None], normal(1, B, 5, M), np.nan)
+
+    def both(x, context, real, seen):
+        mask = masks.padding(real, seen)
+        cache = module.init_context(context, mask=masks.padding(real, real))
+        positions = nn.token_positions(masks.padding(seen), (B,), T)
+        pieces = [
+            module.attend_context(
+                x[:, at], cache, positions=positions[:, at], valid=seen[:, at]
+            )
+            for at in (slice(3), slice(3, T))
+        ]
+        return module(x, context, mask=mask), jnp.concatenate(pieces, axis=1)
+
+    want, got = light_jit(both)(x, context, real, seen)
+    assert_close(got, want, F32)
+    assert not np.any(np.asarray(got)[~seen])
+    plain = light_jit(lambda x, c: module.attend_context(x, module.init_context(c)))
+    x, context = normal(0, B, T, M), normal(1, B, 5, M)
+    assert_close(plain(x, context), light_jit(module)(x, context), F32, "no mask")
+
+
+@pytest.mark.parametrize("name", SELF_ONLY)
+def test_a_mechanism_of_one_sequence_keeps_no_context(name):
+    module = attention(name)
+    with pytest.raises(ValueError, match=r"context: got one for .* use Softmax"):
+        module.init_context(jnp.zeros((B, 5, M)))
+
+
 def with_gradients(module, call):
     """(cotangent, *arrays) -> the output of call(module, *arrays) and its gradients."""
     graph, params = nnx.split(module)

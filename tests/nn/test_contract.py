@@ -238,7 +238,7 @@ def test_caches_can_be_gathered_along_the_batch(one):
     _, cache = one.decode_ragged(
         x[:, :3], one.module.init_cache(B, T), np.ones((B, 3), bool)
     )
-    cache = jax.tree.map(lambda a: a[rows] if a.ndim else a, cache)
+    cache = one.module.take(cache, jnp.asarray(rows))
     tails = normal(10, B, T - 3, M)
     outs = []
     for t in range(T - 3):

@@ -7,7 +7,7 @@ import optax
 import pytest
 from flax import nnx
 
-from attn_jax.train import adamw, decay_mask
+from attn_jax.train import adam, adamw, decay_mask
 
 
 class Layer(nnx.Module):
@@ -106,3 +106,18 @@ def test_clipping_can_be_left_out():
 def test_a_clip_of_zero_is_refused():
     with pytest.raises(ValueError, match="clip_norm: got 0"):
         adamw(1e-3, clip_norm=0)
+
+
+def test_adam_has_the_papers_numbers():
+    """Two steps by the formulas of Kingma and Ba 2015, on numbers near eps."""
+    optimizer, rate = adam(0.5), 0.5
+    p = jnp.asarray([1.0, -2.0, 3.0])
+    state, m, v, want = optimizer.init(p), 0.0, 0.0, np.asarray(p, np.float64)
+    for t, g in enumerate(([1e-9, 2e-9, -1.0], [3e-9, 1e-9, 0.5]), start=1):
+        g = np.asarray(g)
+        update, state = optimizer.update(jnp.asarray(g, jnp.float32), state, p)
+        p = p + update
+        m, v = 0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g**2
+        root = np.sqrt(v / (1 - 0.98**t))
+        want = want - rate * m / (1 - 0.9**t) / (root + 1e-9)
+    np.testing.assert_allclose(p, want, rtol=1e-5)
