@@ -23,7 +23,7 @@ class PairBatch(NamedTuple):
     labels: the translation and eos: what it has to say at each position.
     weights: 1 where a label counts and 0 at padding, so the loss is
         Σ weights · loss / Σ weights.
-    index: the place of each pair among those that were passed, -1 in an empty row.
+    indices: the place of each pair among those that were passed, -1 in an empty row.
     """
 
     source: Int32[np.ndarray, "b s"]
@@ -31,7 +31,7 @@ class PairBatch(NamedTuple):
     target_in: Int32[np.ndarray, "b t"]
     labels: Int32[np.ndarray, "b t"]
     weights: Float32[np.ndarray, "b t"]
-    index: Int32[np.ndarray, " b"]
+    indices: Int32[np.ndarray, " b"]
 
 
 class Shape(NamedTuple):
@@ -77,7 +77,7 @@ class PairBatches:
         *,
         bos_id: int,
         eos_id: int,
-        buckets: list[tuple[Shape, Int64[np.ndarray, " i"]]],
+        buckets: list[tuple[Shape, Int64[np.ndarray, " _"]]],
         num_dropped: int,
     ) -> None:
         self._source, self._target = _flat("source", source), _flat("target", target)
@@ -140,7 +140,7 @@ class PairBatches:
     def in_order(self, *, part: tuple[int, int] | None = None) -> Iterator[PairBatch]:
         """Every pair once, short ones first and else as they came: to validate.
 
-        Over all batches, the loss of a token is Σ loss / Σ weights; `index` tells which
+        Over all batches, the loss of a token is Σ loss / Σ weights; `indices` say which
         pair a row is, to put translations back into the order of the text.
 
         Args:
@@ -183,7 +183,7 @@ class PairBatches:
             np.zeros((len(chosen), length), np.int32) for _ in range(3)
         )
         real = np.zeros((2, len(chosen)), np.int64)
-        for row, index in enumerate(chosen):
+        for row, index in enumerate(chosen.tolist()):
             if index < 0:
                 continue
             sentence, translation = _get(self._source, index), _get(self._target, index)
@@ -202,14 +202,14 @@ class PairBatches:
             target_in=target_in,
             labels=labels,
             weights=counts.astype(np.float32),
-            index=chosen.astype(np.int32),
+            indices=chosen.astype(np.int32),
         )
 
 
 class _Epoch(NamedTuple):
     """The pairs of each bucket, and the batches of all, in the order of an epoch."""
 
-    members: list[Int64[np.ndarray, " i"]]
+    members: list[Int64[np.ndarray, " _"]]
     batches: Int64[np.ndarray, " n"]
 
 
@@ -322,7 +322,7 @@ def _sort(
     lengths: Sequence[int],
     max_length: int,
     too_long: str,
-) -> tuple[list[tuple[int, Int64[np.ndarray, " i"]]], int]:
+) -> tuple[list[tuple[int, Int64[np.ndarray, " _"]]], int]:
     """Length and pairs of each bucket that has some, and how many are longer."""
     over = np.flatnonzero(longest > max_length)
     if len(over) and too_long == "raise":

@@ -7,7 +7,7 @@ hyphens, a script's habit that raises it (by about half a point on WMT14).
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -46,7 +46,7 @@ def epoch(batches: PairBatches, number: int, seed: int = 0):
 
 
 def indices(found) -> list[int]:
-    return [int(i) for batch in found for i in batch.index if i >= 0]
+    return [int(i) for batch in found for i in batch.indices if i >= 0]
 
 
 def test_a_row_by_hand():
@@ -58,7 +58,7 @@ def test_a_row_by_hand():
     assert batch.target_in.tolist() == [[BOS, 8, 0, 0, 0], [0] * 5]
     assert batch.labels.tolist() == [[8, EOS, 0, 0, 0], [0] * 5]
     assert batch.weights.tolist() == [[1, 1, 0, 0, 0], [0] * 5]
-    assert batch.index.tolist() == [0, -1]
+    assert batch.indices.tolist() == [0, -1]
     assert batches.fill == (4 + 2) / 20
     kinds = [array.dtype for array in batch]
     assert kinds == [np.int32, np.bool_, np.int32, np.int32, np.float32, np.int32]
@@ -76,7 +76,7 @@ def test_every_pair_once_an_epoch_and_each_epoch_in_another_order(batches):
 def test_epochs_put_other_pairs_together(batches):
     """Not the same batches in another order: a batch is drawn anew."""
     together = [
-        {frozenset(b.index.tolist()) for b in epoch(batches, n)} for n in (0, 1)
+        {frozenset(b.indices.tolist()) for b in epoch(batches, n)} for n in (0, 1)
     ]
     assert len(together[0] & together[1]) < 0.2 * len(together[0])
 
@@ -90,7 +90,7 @@ def test_batches_of_an_epoch_are_mixed(batches):
 
 def test_rows_hold_their_pairs(batches):
     for batch in (*epoch(batches, 0), *batches.in_order()):
-        for row, i in enumerate(batch.index):
+        for row, i in enumerate(batch.indices):
             length = batch.source.shape[1]
             source = [*SOURCE[i], EOS] if i >= 0 else []
             target = [*TARGET[i], EOS] if i >= 0 else []
@@ -113,7 +113,7 @@ def test_budget_and_shapes(batches):
     # Nothing is in a longer bucket than it needs.
     for batch in epoch(batches, 0):
         shorter = [n for _, n in batches.shapes if n < batch.source.shape[1]]
-        for i in batch.index[batch.index >= 0]:
+        for i in batch.indices[batch.indices >= 0]:
             longest = max(len(SOURCE[i]), len(TARGET[i])) + 1
             assert max(shorter, default=0) < longest <= batch.source.shape[1]
 
@@ -121,7 +121,7 @@ def test_budget_and_shapes(batches):
 def test_empty_rows_are_only_what_the_last_batch_of_a_bucket_lacks(batches):
     empty = Counter()
     for batch in epoch(batches, 0):
-        empty[batch.source.shape] += int((batch.index < 0).sum())
+        empty[batch.source.shape] += int((batch.indices < 0).sum())
     assert all(count < rows for (rows, _), count in empty.items())
 
 
@@ -147,7 +147,7 @@ def test_what_is_handed_out_may_be_written_to(batches):
     before = batches.batch(2, seed=0)
     kept = before.source.copy()
     before.source[:] = 9
-    before.index[:] = 9
+    before.indices[:] = 9
     np.testing.assert_array_equal(batches.batch(2, seed=0).source, kept)
 
 
@@ -157,7 +157,7 @@ def test_the_order_stays_from_version_to_version(batches):
     for step in (0, 1, 1000):
         for array in batches.batch(step, seed=3):
             digest.update(array.tobytes())
-    assert digest.hexdigest() == "PIN"
+    assert digest.hexdigest()[:12] == "daf2f9b3f497"
 
 
 def test_in_order_has_every_pair_once_and_the_same_shapes(batches):

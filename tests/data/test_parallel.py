@@ -63,7 +63,7 @@ def test_pairs_of_empty_lines_are_left_out(sides):
     ],
 )
 def test_files_that_are_not_parallel_say_where(sides, source, target, parts):
-    with pytest.raises(ValueError, match="got .*expected") as error:
+    with pytest.raises(ValueError, match=r"got .*expected") as error:
         load_parallel(*sides(source, target))
     for part in parts:
         assert part in str(error.value)
@@ -75,7 +75,7 @@ def test_a_missing_file_is_named(tmp_path):
         load_parallel(there, tmp_path / "nowhere.de")
     with pytest.raises(FileNotFoundError, match=r"path.*nowhere\.tsv"):
         load_tsv(tmp_path / "nowhere.tsv")
-    with pytest.raises(ValueError, match="source_path.*directory"):
+    with pytest.raises(ValueError, match=r"source_path.*directory"):
         load_parallel(tmp_path, there)
 
 

@@ -135,7 +135,7 @@ def test_fingerprints_tell_vocabularies_apart(vocabulary):
 
 def test_the_fingerprint_stays_from_version_to_version():
     """A change would refuse every run that was ever made."""
-    assert Vocabulary([("a", "b"), ("ab", "c")]).fingerprint == "PIN"
+    assert Vocabulary([("a", "b"), ("ab", "c")]).fingerprint[:12] == "57d47b6c1f27"
 
 
 def test_changed_files_are_refused(vocabulary, tmp_path):
