@@ -142,6 +142,14 @@ def test_tokens_that_are_ruled_out_are_never_taken():
     assert np.isfinite(scores).all()
 
 
+def test_scores_do_not_depend_on_the_length_of_the_prompt():
+    """Contract 109: n counts what is written."""
+    model = toys.Fixed([0.3, -0.5, 1.0, 0.1])
+    options = {"beam_size": 3, "alpha": 0.6, "max_length": 4, "eos_id": EOS}
+    short, long = (beam_search(model, prompts(0, 1, n), **options)[1] for n in (1, 7))
+    np.testing.assert_array_equal(short, long)
+
+
 @pytest.mark.parametrize("name", ["softmax", "linear", "dense"])
 def test_scores_are_those_of_the_full_pass(name):
     """Caches follow their hypotheses: each text's log p, computed anew, is its score.
