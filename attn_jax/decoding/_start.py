@@ -6,11 +6,11 @@ that goes through them.
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from attn_jax.ops import masks
+from attn_jax.ops._shapes import is_traced
 
 
 class Start(NamedTuple):
@@ -35,10 +35,12 @@ def start(
     model: Any,
     prompt: Int[Array, "b t"],
     valid: Bool[Array, "b t"] | None,
-    bos_id: Int[Array, ""] | None,
+    bos_id: Any,
     max_length: int,
 ) -> Start:
     """The prompt read up to its last token, for max_length tokens to come.
+
+    bos_id is Int[] or, for a model without a source, None.
 
     The last token is left to the first step, so that logits are made of one token a
     row, not of the whole prompt.
@@ -93,7 +95,7 @@ def repeat(model: Any, cache: Any, rows: int, times: int) -> Any:
 
 def check_written(bad: Array, what: str) -> None:
     """Raises where a row met logits among which none can be chosen."""
-    if isinstance(bad, jax.core.Tracer) or not bad.any():
+    if is_traced(bad) or not bad.any():
         return
     rows = ", ".join(str(row) for row in jnp.flatnonzero(bad))
     raise FloatingPointError(
