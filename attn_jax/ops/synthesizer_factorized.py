@@ -146,7 +146,7 @@ def factorized_dense_attention(
         return attend_rows(logits, values[..., :keys, :, :], allowed)
 
     s = v.shape[-3]
-    triangle = t == s and looks_back(mask)
+    triangle = t == s and looks_back(as_mask(mask))
     return _in_blocks(attend, s, triangle, allowed, a, b).astype(v.dtype)
 
 
