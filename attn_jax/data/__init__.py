@@ -1,21 +1,36 @@
-"""Data without downloads: local text as bytes, and synthetic tasks.
+"""Data without downloads: local text, parallel text, and synthetic tasks.
 
 Every batch is a pure function of (seed, global step) and comes as NumPy arrays.
 """
 
 from attn_jax.data.batch import Batch
+from attn_jax.data.pairs import PairBatch, PairBatches, bucket_lengths, pair_batches
+from attn_jax.data.parallel import ParallelText, load_parallel, load_tsv
 from attn_jax.data.synthetic import copy_batch, recall_batch
 from attn_jax.data.text import ByteCorpus, decode_text, encode_text, load_corpus
+from attn_jax.data.tfds_pairs import load_tfds_pairs
+from attn_jax.data.vocabulary import Vocabulary, load_vocabulary, train_vocabulary
 from attn_jax.data.windows import validation_batches, window_batch
 
 __all__ = [
     "Batch",
     "ByteCorpus",
+    "PairBatch",
+    "PairBatches",
+    "ParallelText",
+    "Vocabulary",
+    "bucket_lengths",
     "copy_batch",
     "decode_text",
     "encode_text",
     "load_corpus",
+    "load_parallel",
+    "load_tfds_pairs",
+    "load_tsv",
+    "load_vocabulary",
+    "pair_batches",
     "recall_batch",
+    "train_vocabulary",
     "validation_batches",
     "window_batch",
 ]

@@ -140,6 +140,19 @@ def _read_all(root: Path, paths: list[Path]) -> list[TextFile]:
     ]
 
 
+def read_file(argument: str, path: Path) -> bytes:
+    """The bytes of one file, which the argument names."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        expected, remedy = "a file that exists", "check the spelling"
+        fail(argument, repr(str(path)), expected, remedy, FileNotFoundError)
+    except OSError as error:
+        expected = f"a file that can be read ({error.strerror or error})"
+        remedy = "change its permissions or pass another one"
+        fail(argument, repr(str(path)), expected, remedy)
+
+
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()

@@ -1,0 +1,1 @@
+"""Translation with the Transformer, on sentence pairs that need no download site."""
