@@ -1,0 +1,200 @@
+"""Counts: against the paper's formulas, against real modules and their programs."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+
+from attn_jax.analysis import complexity, flops
+from attn_jax.models import Decoder, count_parameters
+from attn_jax.nn import (
+    MECHANISMS,
+    Attention,
+    AttentionConfig,
+    DenseSynthesizer,
+    FactorizedDenseSynthesizer,
+    MixtureSynthesizer,
+    RandomSynthesizer,
+    Softmax,
+)
+from attn_jax.ops.feature_maps import polynomial_features
+from tests.models import cases
+from tests.nn.cases import SIZES, D, E, G, H, M, mechanism
+
+T, S = 7, 5
+DENSE = Softmax(implementation="dense")
+VARIANTS = {
+    "dense-shared": DenseSynthesizer(max_length=11, hidden=3, share_heads=True),
+    "dense-unbiased": DenseSynthesizer(max_length=11, bias=False),
+    "factorized_dense-3": FactorizedDenseSynthesizer(max_length=11, a=3, hidden=9),
+    "random-fixed": RandomSynthesizer(max_length=11, trainable=False),
+    "linear-polynomial": mechanism("linear", feature_map=polynomial_features),
+    "mixture-sum": MixtureSynthesizer(
+        members=(RandomSynthesizer(max_length=11), DENSE, DENSE), normalize="sum"
+    ),
+}
+ROWS = {name: mechanism(name) for name in MECHANISMS} | VARIANTS
+
+
+def config(row, **options):
+    return AttentionConfig(mechanism=row, **SIZES | options)
+
+
+def products(jaxpr):
+    """Multiply-adds of the products of matrices in a program, loops unrolled."""
+    total = 0
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            (contracted, _), _ = equation.params["dimension_numbers"]
+            left = equation.invars[0].aval.shape
+            summed = math.prod(left[axis] for axis in contracted)
+            total += summed * math.prod(equation.outvars[0].aval.shape)
+        times = equation.params.get("length", 1)
+        for value in jax.tree.leaves(
+            equation.params, is_leaf=lambda x: hasattr(x, "jaxpr") or hasattr(x, "eqns")
+        ):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                total += times * products(inner)
+    return total
+
+
+def multiply_adds(module, *args):
+    graph, params = nnx.split(module)
+    program = jax.make_jaxpr(lambda params, *args: nnx.merge(graph, params)(*args))
+    return products(program(params, *args).jaxpr)
+
+
+def size(module):
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(nnx.state(module)))
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"use_bias": True, "qk_norm": True, "exclusive": True}],
+    ids=["plain", "all"],
+)
+def test_counts_are_those_of_the_layer(name, options):
+    made = config(ROWS[name], **options)
+    layer = nnx.eval_shape(lambda: Attention(made, rngs=nnx.Rngs(0)))
+    total = flops.attention_flops(made, T).total
+    assert total.parameters == size(layer)
+    x = jax.ShapeDtypeStruct((T, M), jnp.float32)
+    assert total.multiply_adds == multiply_adds(layer, x)
+
+
+@pytest.mark.parametrize("name", [n for n in ROWS if ROWS[n].cross])
+def test_counts_are_those_of_cross_attention(name):
+    made = config(ROWS[name])
+    layer = nnx.eval_shape(lambda: Attention(made, rngs=nnx.Rngs(0)))
+    x, context = (jax.ShapeDtypeStruct((n, M), jnp.float32) for n in (T, S))
+    total = flops.attention_flops(made, T, S).total
+    assert total.multiply_adds == multiply_adds(layer, x, context)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {
+            "use_bias": True,
+            "positions": "learned",
+            "tie_embeddings": False,
+            "norm": "rms",
+            "norm_placement": "post",
+        },
+    ],
+    ids=["plain", "other"],
+)
+def test_counts_are_those_of_the_decoder(name, options):
+    made = cases.config(name, **options)
+    cost = flops.model_flops(made, T)
+    assert cost.total.parameters == count_parameters(made)
+    model = nnx.eval_shape(lambda: Decoder(made, rngs=nnx.Rngs(0)))
+    if name == "linear":  # without the products inside a chunk
+        return
+    tokens = jax.ShapeDtypeStruct((T,), jnp.int32)
+    assert cost.total.multiply_adds == multiply_adds(model, tokens)
+
+
+def test_xla_counts_as_many_operations():
+    """Its count, 2 a multiply-add, has the entry-by-entry work on top."""
+    n, width = 64, 256
+    made = AttentionConfig(d_model=width, num_heads=4, mechanism=DENSE)
+    layer = Attention(made, rngs=nnx.Rngs(0))
+    lowered = jax.jit(lambda x: layer(x)).lower(jnp.zeros((n, width)))
+    counted = 2 * flops.attention_flops(made, n).total.multiply_adds
+    assert counted <= lowered.cost_analysis()["flops"] <= 1.01 * counted
+
+
+@pytest.mark.parametrize("h", [1, 8])
+def test_softmax_reduces_to_the_multi_head_formula(h):
+    """4 n d² + 2 n² d."""
+    n, d = 50, 512
+    cost = flops.attention_flops(AttentionConfig(d_model=d, num_heads=h), n)
+    assert cost.total.multiply_adds == 4 * n * d**2 + 2 * n**2 * d
+    assert cost.projections.multiply_adds == 4 * n * d**2
+    assert cost.scores.multiply_adds == cost.mixing.multiply_adds == n**2 * d
+    assert cost.total.parameters == 4 * d**2
+
+
+def test_parts_are_the_equations():
+    """Letters of the alphabet, which are different primes here."""
+    soft = flops.attention_flops(config(mechanism("softmax")), T, S)
+    assert soft.projections.multiply_adds == (
+        T * M * H * D + S * M * G * D + S * M * G * E + T * H * E * M
+    )
+    assert soft.scores.multiply_adds == T * S * H * D
+    assert soft.mixing.multiply_adds == T * S * H * E
+    line = flops.attention_flops(config(mechanism("linear")), T, S)
+    assert line.projections == soft.projections
+    assert line.scores.multiply_adds == S * G * D * (E + 1)
+    assert line.mixing.multiply_adds == T * H * D * (E + 1)
+    rank = flops.attention_flops(config(mechanism("factorized_random", rank=3)), T)
+    assert rank.scores == flops.Cost(T * T * H * 3, 2 * H * 11 * 3)
+
+
+def test_table_1_of_the_paper():
+    """Orders of growth, per layer; self-attention wins where n < d."""
+    n, d, k, r = 20, 512, 3, 4
+    assert complexity.self_attention(n, d) == (n**2 * d, 1, 1)
+    assert complexity.recurrent(n, d) == (n * d**2, n, n)
+    operations, sequential, path = complexity.convolutional(n, d, k)
+    assert (operations, sequential) == (k * n * d**2, 1)
+    assert k**path == pytest.approx(n)
+    assert complexity.restricted_self_attention(n, d, r) == (r * n * d, 1, n / r)
+    scores = flops.attention_flops(AttentionConfig(d_model=d, num_heads=8), n).scores
+    assert scores.multiply_adds == complexity.self_attention(n, d).operations
+
+
+def test_every_mechanism_has_a_count():
+    assert set(MECHANISMS.values()) <= set(flops.COUNTS)
+
+
+def test_what_cannot_be_counted_is_refused():
+    made = config(mechanism("random"))
+    with pytest.raises(ValueError, match="t: got 12; expected at most max_length = 11"):
+        flops.attention_flops(made, 12)
+    with pytest.raises(ValueError, match="s: got 12; expected at most"):
+        flops.attention_flops(made, 3, 12)
+    with pytest.raises(ValueError, match="t: got -1; expected an int >= 0"):
+        flops.attention_flops(made, -1)
+
+    class Other(type(mechanism("softmax")).__mro__[1]):
+        pass
+
+    with pytest.raises(TypeError, match="mechanism: got Other, which has no count"):
+        flops.attention_flops(config(Other()), 3)
+
+
+def test_parts_are_imported_on_first_use():
+    import attn_jax
+
+    assert attn_jax.analysis.flops is flops
+    assert "complexity" in dir(attn_jax.analysis)
+    with pytest.raises(AttributeError, match="no_such_part"):
+        _ = attn_jax.analysis.no_such_part
