@@ -137,3 +137,20 @@ def _printable(text: str) -> str:
         c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode()
         for c in text
     )
+
+
+def scale(results: Mapping[str, Any]) -> str:
+    """How large the run was, where and with what."""
+    config, corpus, device = results["config"], results["corpus"], results["device"]
+    versions, seconds = results["versions"], results["seconds"]
+    tokens = config["steps"] * config["batch_size"] * config["length"]
+    seeds = len(config["seeds"])
+    return (
+        f"`{results['command']}` at commit {results['commit'] or 'unknown'}, "
+        f"{device['kind']} ({device['cores']} cores), jax {versions['jax']}. "
+        f"{config['num_layers']} layers of width {config['d_model']}; "
+        f"{config['steps']:,} steps of {config['batch_size']} x {config['length']} "
+        f"bytes, {tokens / 1e6:.1f} MB in all; {seeds} seed{'s' * (seeds > 1)}. Text: "
+        f"{corpus['name']}, {corpus['training_bytes'] / 1e6:.1f} MB. Training took "
+        f"{seconds['training']:.0f} s, compiling {seconds['compiling']:.0f} s.\n"
+    )
