@@ -22,7 +22,14 @@ from experiments.translation import plot, results, table
 from experiments.translation.command_line import PROGRAM, parse
 from experiments.translation.config import TranslationConfig
 from experiments.translation.corpus import Corpus, load_corpus
-from experiments.translation.training import RUN, Program, encode, train
+from experiments.translation.training import (
+    RUN,
+    Data,
+    Program,
+    encode,
+    model_config,
+    train,
+)
 
 
 class Plan(NamedTuple):
@@ -30,16 +37,15 @@ class Plan(NamedTuple):
 
     config: TranslationConfig
     command: str
-    corpus: Corpus
-    vocabulary: Vocabulary
+    data: Data
     workdir: Workdir
 
     def shared_config(self) -> dict[str, Any]:
         """What all commands in the work directory have in common."""
         return {
             **self.config.shared(),
-            "corpus_fingerprint": self.corpus.fingerprint,
-            "vocabulary_fingerprint": self.vocabulary.fingerprint,
+            "corpus_fingerprint": self.data.corpus.fingerprint,
+            "vocabulary_fingerprint": self.data.vocabulary.fingerprint,
         }
 
 
@@ -79,10 +85,9 @@ def prepare(arguments: Sequence[str]) -> Plan:
     if config.map_sentence >= len(corpus.test):
         expected = f"below {len(corpus.test)}, the number of test sentences"
         fail("--map-sentence", config.map_sentence, expected, "name another one")
-    vocabulary = _vocabulary(config, corpus, workdir)
-    plan = Plan(
-        config, provenance.command(PROGRAM, arguments), corpus, vocabulary, workdir
-    )
+    model_config(config)
+    data = encode(corpus, _vocabulary(config, corpus, workdir), config)
+    plan = Plan(config, provenance.command(PROGRAM, arguments), data, workdir)
     workdir.check(plan.shared_config())
     done = workdir.latest_step(RUN)
     if done > config.steps:
@@ -109,12 +114,12 @@ def _vocabulary(
 
 def run(plan: Plan) -> None:
     """Train what is left to train, translate, then write and show the results."""
-    config, workdir = plan.config, plan.workdir
-    plan.vocabulary.save(workdir.path / "vocabulary.json")
-    data = encode(plan.corpus, plan.vocabulary, config)
+    config, data, workdir = plan.config, plan.data, plan.workdir
+    corpus = data.corpus
+    data.vocabulary.save(workdir.path / "vocabulary.json")
     program = Program(config, data)
     print(
-        f"{plan.corpus.name}: {data.train.summary}\n"
+        f"{corpus.name}: {data.train.summary}\n"
         f"{count_parameters(program.model):,} parameters; compiling",
         flush=True,
     )
@@ -122,10 +127,10 @@ def run(plan: Plan) -> None:
     model = program.with_params(trained.params)
     print("translating the test sentences", flush=True)
     begin = time.perf_counter()
-    translations = program.translator.search(model, plan.corpus.test.source)
+    translations = program.translator.search(model, corpus.test.source)
     seconds = time.perf_counter() - begin
     found = results.assemble(
-        config, plan.command, plan.corpus, program, trained, translations, seconds
+        config, plan.command, corpus, program, trained, translations, seconds
     )
     write_json(workdir.results, found)
     _write_lines(workdir.path / f"test.{config.target}.translated", translations)
