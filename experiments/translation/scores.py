@@ -3,7 +3,7 @@
 `score` gives the numbers to compare with anybody: sacrebleu's, on plain text, with the
 signatures that say how they were made. `paper_bleu` gives the number of Vaswani et al.
 2017, which isn't comparable with them: on tokenised text, with compounds split at their
-hyphens, a script's habit that raises it (by about half a point on WMT14).
+hyphens, which usually raises it.
 """
 
 import re
