@@ -212,10 +212,9 @@ class _Clock:
 
 def _seconds_so_far(workdir: Workdir, step: int) -> float:
     """Training seconds of earlier sessions, by the last evaluation up to a step."""
-    lines = read_metrics(workdir.path, name=RUN)
-    return max(
-        (x[SECONDS] for x in lines if SECONDS in x and x["step"] <= step), default=0.0
-    )
+    lines = read_metrics(workdir.path, name=RUN) if step else []
+    spent = [line[SECONDS] for line in lines if SECONDS in line and line["step"] <= step]
+    return max(spent, default=0.0)
 
 
 def _one_of_each_shape(batches: PairBatches) -> Iterator[PairBatch]:
