@@ -14,7 +14,7 @@ from benchmarks.config import BenchConfig
 from benchmarks.problem import Case
 from benchmarks.sweep import Sweep
 from benchmarks.worker import Worker
-from experiments.compare import provenance
+from experiments.common import provenance
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -71,30 +71,13 @@ def _section(results: Mapping[str, Any]) -> str:
     ]
     parts = [
         f"## {results['experiment']}, {_title(results)}",
-        _scale(results),
+        table.scale(results),
         table.markdown(results),
         "\n".join(f"- {note}" for note in table.notes(results)),
         "\n".join(figures),
         _claims_table(claims) if claims else "",
     ]
     return "\n".join(f"{part.rstrip()}\n" for part in parts if part)
-
-
-def _scale(results: Mapping[str, Any]) -> str:
-    """How large the run was, where and with what."""
-    config, corpus, device = results["config"], results["corpus"], results["device"]
-    versions, seconds = results["versions"], results["seconds"]
-    tokens = config["steps"] * config["batch_size"] * config["length"]
-    seeds = len(config["seeds"])
-    return (
-        f"`{results['command']}` at commit {results['commit'] or 'unknown'}, "
-        f"{device['kind']} ({device['cores']} cores), jax {versions['jax']}. "
-        f"{config['num_layers']} layers of width {config['d_model']}; "
-        f"{config['steps']:,} steps of {config['batch_size']} x {config['length']} "
-        f"bytes, {tokens / 1e6:.1f} MB in all; {seeds} seed{'s' * (seeds > 1)}. Text: "
-        f"{corpus['name']}, {corpus['training_bytes'] / 1e6:.1f} MB. Training took "
-        f"{seconds['training']:.0f} s, compiling {seconds['compiling']:.0f} s.\n"
-    )
 
 
 def _claims_table(claims: list[Any]) -> str:

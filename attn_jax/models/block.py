@@ -86,6 +86,28 @@ class Block(nnx.Module):
             x = self._residual(x, self.cross_norm, cross)
         return self._feed_forward(x, rngs[1])
 
+    def weights(
+        self,
+        x: Float[Array, "*b t m"],
+        *,
+        mask: Mask,
+        positions: Any = None,
+        context: Float[Array, "*b s m"] | None = None,
+        context_mask: Mask | None = None,
+    ) -> tuple[Array, Array | None]:
+        """Weights *b h t t of self-attention and *b h t s of that to a context."""
+        y = self.attention_norm(x) if self.pre else x
+        own = self.attention.weights(y, mask=mask, positions=positions)
+        if context is None:
+            return own, None
+
+        def attend(y: Array) -> Array:
+            return self.attention(y, mask=mask, positions=positions)
+
+        x = self._residual(x, self.attention_norm, attend)
+        y = self.cross_norm(x) if self.pre else x
+        return own, self.cross.weights(y, context, mask=context_mask)
+
     def decode(
         self,
         x: Float[Array, "b n m"],

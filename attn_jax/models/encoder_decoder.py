@@ -37,6 +37,14 @@ class EncoderDecoderCache(NamedTuple):
     room: Int[Array, ""]  # tokens it can hold
 
 
+class AttentionWeights(NamedTuple):
+    """Of every layer and head: how much each query gets of each value."""
+
+    encoder: Float[Array, "layer *b h s s"]
+    decoder: Float[Array, "layer *b h t t"]
+    cross: Float[Array, "layer *b h t s"]
+
+
 class EncoderDecoder(nnx.Module):
     """Logits of a target sequence, given its beginning and a source sequence.
 
@@ -83,6 +91,39 @@ class EncoderDecoder(nnx.Module):
             mask alone. Under jit, where nothing can raise, an id is clipped.
           UnsupportedMaskError: a rule that a mechanism cannot honour.
         """
+        x, around = self._read(source, target, source_mask, target_mask)
+        rngs = (None,) * 3 if rng is None else jax.random.split(rng, 3)
+        x = self.decoder(
+            dropout(x, self.config.dropout_rate, rngs[1]),
+            **around,
+            context=self.encode(source, mask=source_mask, rng=rngs[0]),
+            rng=rngs[2],
+        )
+        return self.embedding.logits(x)
+
+    def attention_weights(
+        self,
+        source: Int[Array, "*b s"],
+        target: Int[Array, "*b t"],
+        *,
+        source_mask: Mask | None = None,
+        target_mask: Mask | None = None,
+    ) -> AttentionWeights:
+        """How much of each token every head of every layer takes, for figures.
+
+        The arguments are those of a call; see `Attention.weights`.
+        """
+        x, around = self._read(source, target, source_mask, target_mask)
+        memory = self.encode(source, mask=source_mask)
+        y, within = self._read_source(source, source_mask)
+        encoder, _ = self.encoder.weights(y, **within)
+        decoder, cross = self.decoder.weights(x, **around, context=memory)
+        return AttentionWeights(encoder, decoder, cross)
+
+    def _read(
+        self, source: Array, target: Array, source_mask: Any, target_mask: Any
+    ) -> tuple[Array, dict[str, Any]]:
+        """The target's embeddings, and what the decoder's layers are told."""
         check_array("source", source)
         check_array("target", target)
         source_mask, target_mask = as_mask(source_mask), as_mask(target_mask)
@@ -100,19 +141,9 @@ class EncoderDecoder(nnx.Module):
         check_mask(between, self.config.cross_mechanism)
         real, _ = real_tokens(target_mask, leading, t, t)
         target = clean_tokens("target", target, real, self.config)
-        rngs = (None,) * 3 if rng is None else jax.random.split(rng, 3)
-        memory = self.encode(source, mask=source_mask, rng=rngs[0])
         positions = token_positions(target_mask, leading, t)
-        x = self.embedding(target, positions)
-        x = self.decoder(
-            dropout(x, self.config.dropout_rate, rngs[1]),
-            mask=target_mask,
-            positions=positions,
-            context=memory,
-            context_mask=between,
-            rng=rngs[2],
-        )
-        return self.embedding.logits(x)
+        around = {"mask": target_mask, "positions": positions, "context_mask": between}
+        return self.embedding(target, positions), around
 
     def encode(
         self,
@@ -131,6 +162,13 @@ class EncoderDecoder(nnx.Module):
         Raises:
           ValueError, UnsupportedMaskError: as in a call of the whole.
         """
+        x, around = self._read_source(source, mask)
+        first, second = (None, None) if rng is None else jax.random.split(rng)
+        x = dropout(x, self.config.dropout_rate, first)
+        return self.encoder(x, **around, rng=second)
+
+    def _read_source(self, source: Array, mask: Any) -> tuple[Array, dict[str, Any]]:
+        """The source's embeddings, and what the encoder's layers are told."""
         check_array("source", source)
         mask = as_mask(mask)
         s, leading = source.shape[-1], source.shape[:-1]
@@ -139,9 +177,7 @@ class EncoderDecoder(nnx.Module):
         real, _ = real_tokens(mask, leading, s, s)
         source = clean_tokens("source", source, real, self.config)
         positions = token_positions(mask, leading, s)
-        first, second = (None, None) if rng is None else jax.random.split(rng)
-        x = dropout(self.embedding(source, positions), self.config.dropout_rate, first)
-        return self.encoder(x, mask=mask, positions=positions, rng=second)
+        return self.embedding(source, positions), {"mask": mask, "positions": positions}
 
     def init_cache(
         self,

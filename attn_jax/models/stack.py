@@ -1,10 +1,11 @@
 """Blocks one after the other, scanned over stacked parameters or unrolled."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -62,6 +63,22 @@ class Stack(nnx.Module):
                 run = _layer(graph, around, remat)
                 x = run(state, x, None if rngs is None else rngs[i])
         return x if self.norm is None else self.norm(x)
+
+    def weights(self, x: Float[Array, "*b t m"], **around: Any) -> Any:
+        """`Block.weights` of every layer, stacked: layer *b h t t, layer *b h t s."""
+        found = []
+        for block in self._unstacked():
+            found.append(block.weights(x, **around))
+            x = block(x, **around)
+        return jax.tree.map(lambda *layers: jnp.stack(layers), *found)
+
+    def _unstacked(self) -> Iterator[Block]:
+        if not self.config.scan_layers:
+            yield from self.blocks
+            return
+        graph, state = nnx.split(self.blocks)
+        for i in range(self.config.num_layers):
+            yield nnx.merge(graph, jax.tree.map(lambda p, i=i: p[i], state))
 
     def init_cache(self, batch: int, length: int, dtype: Any) -> Any:
         """One cache a layer, stacked when the layers are."""

@@ -95,6 +95,43 @@ class Attention(nnx.Module):
             defined for self-attention only; positions past what a mechanism was built
             for (under jit, where nothing can raise, the output there is NaN).
         """
+        x, attended, mask, where, queries = self._prepare(x, context, mask, positions)
+        v = self.value(attended)
+        keys = self.mechanism.keys(attended, where["seen"])
+        y = self.mechanism.attend(x, keys, v, mask=mask, **where)
+        y = self._finish(y, v, rng)
+        return y if queries is None else jnp.where(queries[..., None], y, 0)
+
+    def weights(
+        self,
+        x: Float[Array, "*b t m"],
+        context: Float[Array, "*b s m"] | None = None,
+        *,
+        mask: Mask | None = None,
+        positions: Int[Array, "*b t"] | None = None,
+    ) -> Float[Array, "*b h t s"]:
+        """How much of each value every query gets, for figures: y = weights v.
+
+        Whatever the mechanism is, its output is linear in the values, so the weights
+        are what it makes of values that form an identity matrix. The exclusive
+        projection comes after them and does not count. Cost: that of attention with
+        values of width s, and t s numbers a head.
+
+        Args:
+          x, context, mask, positions: as in a call.
+        """
+        x, attended, mask, where, _ = self._prepare(x, context, mask, positions)
+        s, g = attended.shape[-2], self.config.kv_heads
+        keys = self.mechanism.keys(attended, where["seen"])
+        v = jnp.broadcast_to(
+            jnp.eye(s, dtype=self.config.dtype)[:, None, :],
+            (*attended.shape[:-2], s, g, s),
+        )
+        y = self.mechanism.attend(x, keys, v, mask=mask, **where)
+        return jnp.swapaxes(y, -2, -3)
+
+    def _prepare(self, x: Array, context: Any, mask: Any, positions: Any) -> Any:
+        """Checked and cleaned tokens, the mask, positions, and the real queries."""
         mask = as_mask(mask)
         check_tokens("x", x, self.config.d_model)
         check_mask(mask, self.config.mechanism)
@@ -116,11 +153,7 @@ class Attention(nnx.Module):
             limit = self.config.mechanism.limit
             positions = clean_positions(positions, x.shape[:-1], mine, limit, mask)
             seen = positions if context is None else seen
-        v = self.value(attended)
-        keys = self.mechanism.keys(attended, seen)
-        y = self.mechanism.attend(x, keys, v, mask=mask, positions=positions, seen=seen)
-        y = self._finish(y, v, rng)
-        return y if queries is None else jnp.where(queries[..., None], y, 0)
+        return x, attended, mask, {"positions": positions, "seen": seen}, queries
 
     def init_cache(self, batch: int, length: int, dtype: Any = None) -> AttentionCache:
         """An empty cache for `batch` rows of up to `length` tokens."""

@@ -2,22 +2,9 @@
 
 from collections.abc import Mapping
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
-
-class Claim(NamedTuple):
-    """A sentence of a paper beside this run.
-
-    claim, theirs: what the paper says, and its number with the scale it is from.
-    ours: the number here.
-    held: "yes", "no", or "undecided" where seeds disagree, and in how many it held.
-    """
-
-    claim: str
-    paper: str
-    theirs: str
-    ours: str
-    held: str
+from experiments.common.claim import Claim
 
 
 def claims(results: Mapping[str, Any]) -> list[Claim]:

@@ -1,13 +1,10 @@
 """Trains every model in turn, and shows what came out."""
 
 import contextlib
-import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from types import FrameType
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from attn_jax.train import (
     CheckpointMismatchError,
@@ -15,17 +12,19 @@ from attn_jax.train import (
     NonFiniteError,
     TrainingInterrupted,
 )
-from experiments.compare import plot, provenance
-from experiments.compare.command_line import parse
+from experiments.common import provenance
+from experiments.common.errors import UserError, fail
+from experiments.common.interrupts import complain, sigterm_interrupts
+from experiments.common.workdir import Workdir, read_json, write_json
+from experiments.compare import plot
+from experiments.compare.command_line import PROGRAM, parse
 from experiments.compare.config import CompareConfig
-from experiments.compare.errors import UserError, fail
 from experiments.compare.live import Display, make_display
 from experiments.compare.results import assemble, shared_config
 from experiments.compare.rows import Row, make_rows, split_names
 from experiments.compare.table import notes, samples, show
 from experiments.compare.text import Text, load_text
 from experiments.compare.training import build, run_name, train
-from experiments.compare.workdir import Workdir, read_json, write_json
 
 
 class Plan(NamedTuple):
@@ -45,19 +44,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     130: interrupted by Ctrl-C or SIGTERM.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    with _sigterm_interrupts(), contextlib.ExitStack() as stack:
+    with sigterm_interrupts(), contextlib.ExitStack() as stack:
         try:
             try:
                 plan = prepare(arguments)
                 claim = plan.workdir.claim(shared_config(plan.config, plan.text))
                 stack.enter_context(claim)
             except (UserError, ValueError, OSError) as error:
-                return _complain(error, 2)
+                return complain(error, 2)
             run(plan)
         except KeyboardInterrupt as error:
             return _interrupted(error, arguments)
         except (CheckpointMismatchError, CheckpointWriteError, NonFiniteError) as error:
-            return _complain(error, 1)
+            return complain(error, 1)
     return 0
 
 
@@ -78,7 +77,7 @@ def prepare(arguments: Sequence[str]) -> Plan:
                 f"at least {done}",
                 "pass more --steps, or another --workdir",
             )
-    return Plan(config, provenance.command(arguments), rows, text, workdir)
+    return Plan(config, provenance.command(PROGRAM, arguments), rows, text, workdir)
 
 
 def run(plan: Plan) -> None:
@@ -162,35 +161,13 @@ def _same_runs(results: dict[str, Any], runs: list[Any]) -> bool:
     return wanted == there
 
 
-def _complain(error: Exception, code: int) -> int:
-    print(f"error: {error}", file=sys.stderr)
-    return code
-
-
 def _interrupted(error: KeyboardInterrupt, arguments: Sequence[str]) -> int:
     """Say what is safe, and how to go on."""
     said = isinstance(error, TrainingInterrupted)
     print(
         f"\n{error if said else 'Interrupted between two trainings'}\n"
         "Finished models are kept. To go on:\n"
-        f"  {provenance.command(arguments)}",
+        f"  {provenance.command(PROGRAM, arguments)}",
         file=sys.stderr,
     )
     return 130
-
-
-@contextlib.contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Between two trainings SIGTERM ends the program as Ctrl-C does."""
-
-    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt(signal.Signals(number).name)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)

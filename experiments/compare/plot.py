@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.compare.workdir import read_json
+from experiments.common.workdir import read_json
 
 # The mechanism chooses the colour, +exclusive the line and the marker.
 COLOURS = {

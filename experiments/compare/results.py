@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.compare import provenance
+from experiments.common import provenance
 from experiments.compare.config import CompareConfig
 from experiments.compare.rows import Row
 from experiments.compare.text import UNIFORM_BITS, Text

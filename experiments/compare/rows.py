@@ -8,8 +8,8 @@ from typing import NamedTuple
 from attn_jax.data import ByteCorpus
 from attn_jax.models import DecoderConfig, count_parameters
 from attn_jax.nn import MECHANISMS
+from experiments.common.errors import fail
 from experiments.compare.config import CompareConfig
-from experiments.compare.errors import fail
 
 EXCLUSIVE = "exclusive"
 TOLERANCE = 0.02

@@ -1,9 +1,10 @@
 """The table at the end, made from results alone."""
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
+
+from experiments.common.tables import aligned, show_table
 
 COLUMNS = (
     "model",
@@ -86,38 +87,12 @@ def _staged(results: Mapping[str, Any]) -> list[str]:
 
 def markdown(results: Mapping[str, Any]) -> str:
     """The table as aligned Markdown, which reads well as plain text too."""
-    lines = [COLUMNS, *table(results)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
-    head, *body = (_line(line, widths) for line in lines)
-    rule = "|".join(
-        ":" + "-" * (width + 1) if i == 0 else "-" * (width + 1) + ":"
-        for i, width in enumerate(widths)
-    )
-    return "\n".join([head, f"|{rule}|", *body]) + "\n"
+    return aligned(COLUMNS, table(results))
 
 
 def show(results: Mapping[str, Any]) -> None:
     """Print the table: drawn in a terminal, as Markdown elsewhere."""
-    if not sys.stdout.isatty():
-        print(markdown(results))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    drawn = Table()
-    for i, name in enumerate(COLUMNS):
-        drawn.add_column(name, justify="left" if i == 0 else "right")
-    for cells in table(results):
-        drawn.add_row(*cells)
-    Console().print(drawn)
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [
-        cell.ljust(width) if i == 0 else cell.rjust(width)
-        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return f"| {' | '.join(padded)} |"
+    show_table(COLUMNS, table(results))
 
 
 def _megabytes(number: int | None) -> str:
@@ -136,4 +111,21 @@ def _printable(text: str) -> str:
     return "".join(
         c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode()
         for c in text
+    )
+
+
+def scale(results: Mapping[str, Any]) -> str:
+    """How large the run was, where and with what."""
+    config, corpus, device = results["config"], results["corpus"], results["device"]
+    versions, seconds = results["versions"], results["seconds"]
+    tokens = config["steps"] * config["batch_size"] * config["length"]
+    seeds = len(config["seeds"])
+    return (
+        f"`{results['command']}` at commit {results['commit'] or 'unknown'}, "
+        f"{device['kind']} ({device['cores']} cores), jax {versions['jax']}. "
+        f"{config['num_layers']} layers of width {config['d_model']}; "
+        f"{config['steps']:,} steps of {config['batch_size']} x {config['length']} "
+        f"bytes, {tokens / 1e6:.1f} MB in all; {seeds} seed{'s' * (seeds > 1)}. Text: "
+        f"{corpus['name']}, {corpus['training_bytes'] / 1e6:.1f} MB. Training took "
+        f"{seconds['training']:.0f} s, compiling {seconds['compiling']:.0f} s.\n"
     )

@@ -13,8 +13,8 @@ from attn_jax.data import (
     validation_batches,
     window_batch,
 )
+from experiments.common.errors import fail
 from experiments.compare.config import CompareConfig
-from experiments.compare.errors import fail
 
 
 class Text(NamedTuple):

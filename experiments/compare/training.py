@@ -25,6 +25,7 @@ from attn_jax.train import (
     make_train_step,
     read_metrics,
 )
+from experiments.common.workdir import Workdir
 from experiments.compare.config import CompareConfig
 from experiments.compare.cost import (
     StepCost,
@@ -34,7 +35,6 @@ from experiments.compare.cost import (
 from experiments.compare.rows import Row
 from experiments.compare.sampling import make_writer, write_text
 from experiments.compare.text import Text
-from experiments.compare.workdir import Workdir
 
 WINDOWS_OF_SAMPLE = 3
 BITS = "validation_bits_per_byte"

@@ -19,8 +19,8 @@ from typing import Annotated, NamedTuple
 
 import tyro
 
-from experiments.compare.errors import UserError, fail
-from experiments.compare.workdir import write_json
+from experiments.common.errors import UserError, fail
+from experiments.common.workdir import write_json
 from experiments.translation.help_pages import paragraphs
 
 SOURCE = "en"

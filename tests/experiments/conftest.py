@@ -1,6 +1,7 @@
-"""A small text, and the comparison run in this process."""
+"""A small text, and experiments run in this process."""
 
 import contextlib
+import functools
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from experiments.compare.main import main
+from experiments.compare.main import main as compare_main
+from experiments.translation.main import main as translation_main
 
 
 class Outcome(NamedTuple):
@@ -19,8 +21,8 @@ class Outcome(NamedTuple):
     err: str
 
 
-def run(*arguments: str | Path) -> Outcome:
-    """`python -m experiments.compare ...`, in this process."""
+def run(main: Callable[[list[str]], int], *arguments: str | Path) -> Outcome:
+    """`python -m experiments.<name> ...`, in this process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -32,7 +34,12 @@ def run(*arguments: str | Path) -> Outcome:
 
 @pytest.fixture(scope="session")
 def compare() -> Callable[..., Outcome]:
-    return run
+    return functools.partial(run, compare_main)
+
+
+@pytest.fixture(scope="session")
+def translate() -> Callable[..., Outcome]:
+    return functools.partial(run, translation_main)
 
 
 @pytest.fixture(scope="session")

@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.compare.errors import fail
+from experiments.common.errors import fail
 
 OURS = ("metrics.jsonl", "checkpoints", "finished", "results.json", "tensorboard")
 
 
 class Workdir:
-    """A directory in which one comparison runs, however often it is interrupted."""
+    """A directory in which one experiment runs, however often it is interrupted."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

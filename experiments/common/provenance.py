@@ -16,10 +16,9 @@ import attn_jax
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
-def command(arguments: Sequence[str]) -> str:
+def command(program: str, arguments: Sequence[str]) -> str:
     """The command line that does it again, with paths relative to here."""
-    shown = [relative(word) for word in arguments]
-    return shlex.join(["python", "-m", "experiments.compare", *shown])
+    return shlex.join([*program.split(), *(relative(word) for word in arguments)])
 
 
 def relative(path: str) -> str:

@@ -1,0 +1,1 @@
+"""What every experiment needs: a command line, a work directory, provenance."""

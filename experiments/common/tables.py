@@ -1,0 +1,40 @@
+"""Tables of text: aligned Markdown, or drawn in a terminal."""
+
+import sys
+from collections.abc import Sequence
+
+
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Markdown that reads well as plain text; all columns but the first go right."""
+    lines = [columns, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    head, *body = (_line(line, widths) for line in lines)
+    rule = "|".join(
+        ":" + "-" * (width + 1) if i == 0 else "-" * (width + 1) + ":"
+        for i, width in enumerate(widths)
+    )
+    return "\n".join([head, f"|{rule}|", *body]) + "\n"
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table: drawn in a terminal, as Markdown elsewhere."""
+    if not sys.stdout.isatty():
+        print(aligned(columns, rows))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table()
+    for i, name in enumerate(columns):
+        drawn.add_column(name, justify="left" if i == 0 else "right")
+    for cells in rows:
+        drawn.add_row(*cells)
+    Console().print(drawn)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [
+        cell.ljust(width) if i == 0 else cell.rjust(width)
+        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return f"| {' | '.join(padded)} |"

@@ -1,0 +1,61 @@
+"""The command line: a preset, then fields of the config."""
+
+import math
+from collections.abc import Sequence
+
+from attn_jax.nn import MECHANISMS
+from experiments.common import command_line
+from experiments.common.command_line import at_least, option
+from experiments.common.errors import fail
+from experiments.translation.config import PRESETS, TranslationConfig
+
+PROGRAM = "python -m experiments.translation"
+DEFAULT = "smoke"
+PURPOSE = "Trains an encoder-decoder on sentence pairs, and translates held-out ones."
+
+
+def parse(arguments: Sequence[str]) -> TranslationConfig:
+    """The config that a command line asks for, its numbers checked."""
+    config = command_line.parse(
+        arguments, PRESETS, DEFAULT, program=PROGRAM, purpose=PURPOSE
+    )
+    check(config)
+    return config
+
+
+def check(config: TranslationConfig) -> None:
+    """Raise for a value that can't be meant; shapes are checked by the model."""
+    at_least(config, 1, "steps", "checkpoint_every", "log_every", "eval_every")
+    at_least(config, 1, "warmup_steps", "average", "beam_size", "eval_sentences")
+    at_least(config, 0, "extra_length", "synthetic", "map_sentence")
+    at_least(config, 2, "max_length")
+    at_least(config, 259, "vocab_size")
+    for name in ("mechanism", "encoder_mechanism", "cross_mechanism"):
+        value = getattr(config, name)
+        if value is not None:
+            MECHANISMS[value]
+    if not math.isfinite(config.alpha):
+        fail("--alpha", config.alpha, "a finite number", "0 is no length penalty")
+    for name in ("dropout_rate", "label_smoothing"):
+        value = getattr(config, name)
+        if not 0 <= value < 1:
+            fail(option(name), value, "a number from 0 to below 1", "0 is none")
+    if not 0 < config.learning_rate < float("inf"):
+        remedy = "1 is the schedule of the paper"
+        fail("--learning-rate", config.learning_rate, "a number above 0", remedy)
+    # Two kinds of data are a mistake, and so is none.
+    given = [
+        option(name)
+        for name in ("data", "tfds", "synthetic")
+        if getattr(config, name) not in (None, 0)
+    ]
+    if len(given) > 1:
+        fail("data", " and ".join(given), "one of them", "leave the others out")
+    if not given:
+        fail(
+            "--data",
+            "nothing",
+            f"a folder with train.{config.source}, train.{config.target}, valid.*, "
+            "test.*",
+            "make it with python -m experiments.translation.prepare (--help says how)",
+        )

@@ -1,0 +1,144 @@
+"""Trains on sentence pairs, translates the held-out ones, and shows what came out."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from attn_jax.data import Vocabulary, load_vocabulary, train_vocabulary
+from attn_jax.models import count_parameters
+from attn_jax.train import (
+    CheckpointMismatchError,
+    CheckpointWriteError,
+    NonFiniteError,
+    TrainingInterrupted,
+)
+from experiments.common import provenance
+from experiments.common.errors import UserError, fail
+from experiments.common.interrupts import complain, sigterm_interrupts
+from experiments.common.workdir import Workdir, write_json
+from experiments.translation import plot, results, table
+from experiments.translation.command_line import PROGRAM, parse
+from experiments.translation.config import TranslationConfig
+from experiments.translation.corpus import Corpus, load_corpus
+from experiments.translation.training import (
+    RUN,
+    Data,
+    Program,
+    encode,
+    model_config,
+    train,
+)
+
+
+class Plan(NamedTuple):
+    """All that is known before anything is computed."""
+
+    config: TranslationConfig
+    command: str
+    data: Data
+    workdir: Workdir
+
+    def shared_config(self) -> dict[str, Any]:
+        """What all commands in the work directory have in common."""
+        return {
+            **self.config.shared(),
+            "corpus_fingerprint": self.data.corpus.fingerprint,
+            "vocabulary_fingerprint": self.data.vocabulary.fingerprint,
+        }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the experiment and return the exit code.
+
+    0: the results are there. 1: the training failed. 2: a mistake on the command line.
+    130: interrupted by Ctrl-C or SIGTERM.
+    """
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    with sigterm_interrupts(), contextlib.ExitStack() as stack:
+        try:
+            try:
+                plan = prepare(arguments)
+                stack.enter_context(plan.workdir.claim(plan.shared_config()))
+            except (UserError, ValueError, TypeError, OSError, ImportError) as error:
+                return complain(error, 2)
+            run(plan)
+        except KeyboardInterrupt as error:
+            said = isinstance(error, TrainingInterrupted)
+            print(
+                f"\n{error if said else 'Interrupted outside of the training'}\n"
+                f"To go on:\n  {provenance.command(PROGRAM, arguments)}",
+                file=sys.stderr,
+            )
+            return 130
+        except (CheckpointMismatchError, CheckpointWriteError, NonFiniteError) as error:
+            return complain(error, 1)
+    return 0
+
+
+def prepare(arguments: Sequence[str]) -> Plan:
+    """Everything that can be wrong, looked at before anything is computed."""
+    config = parse(arguments)
+    corpus = load_corpus(config)
+    workdir = Workdir(config.directory())
+    if config.map_sentence >= len(corpus.test):
+        expected = f"below {len(corpus.test)}, the number of test sentences"
+        fail("--map-sentence", config.map_sentence, expected, "name another one")
+    model_config(config)
+    data = encode(corpus, _vocabulary(config, corpus, workdir), config)
+    plan = Plan(config, provenance.command(PROGRAM, arguments), data, workdir)
+    workdir.check(plan.shared_config())
+    done = workdir.latest_step(RUN)
+    if done > config.steps:
+        fail(
+            "--steps",
+            f"{config.steps}, while {workdir.path} holds {done} steps",
+            f"at least {done}",
+            "pass more --steps, or another --workdir",
+        )
+    return plan
+
+
+def _vocabulary(
+    config: TranslationConfig, corpus: Corpus, workdir: Workdir
+) -> Vocabulary:
+    """The one in the work directory, or one learnt from the training pairs."""
+    path = workdir.path / "vocabulary.json"
+    if path.exists():
+        return load_vocabulary(path)
+    return train_vocabulary(
+        [*corpus.train.source, *corpus.train.target], config.vocab_size
+    )
+
+
+def run(plan: Plan) -> None:
+    """Train what is left to train, translate, then write and show the results."""
+    config, data, workdir = plan.config, plan.data, plan.workdir
+    corpus = data.corpus
+    data.vocabulary.save(workdir.path / "vocabulary.json")
+    program = Program(config, data)
+    print(
+        f"{corpus.name}: {data.train.summary}\n"
+        f"{count_parameters(program.model):,} parameters; compiling",
+        flush=True,
+    )
+    trained = train(program, workdir)
+    model = program.with_params(trained.params)
+    print("translating the test sentences", flush=True)
+    begin = time.perf_counter()
+    translations = program.translator.search(model, corpus.test.source)
+    seconds = time.perf_counter() - begin
+    found = results.assemble(
+        config, plan.command, corpus, program, trained, translations, seconds
+    )
+    write_json(workdir.results, found)
+    _write_lines(workdir.path / f"test.{config.target}.translated", translations)
+    plot.draw(found, workdir.figures)
+    table.show(found)
+    print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")
+
+
+def _write_lines(path: Any, lines: Sequence[str]) -> None:
+    text = "".join(line.replace("\n", " ") + "\n" for line in lines)
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,107 @@
+"""The tables at the end, made from results alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.common.tables import aligned, show_table
+
+COLUMNS = ("translation by", "BLEU", "chrF", "tokenised, split BLEU", "exact")
+CURVE = ("minutes of training", "steps", "validation loss", "validation BLEU, greedy")
+
+
+def table(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The numbers on the test sentences: the model's and the baselines'."""
+    rows = {"the model": results["test"], **results["baselines"]}
+    return [
+        (
+            name,
+            f"{numbers['bleu']:.2f}",
+            f"{numbers['chrf']:.2f}",
+            f"{numbers['tokenised_compound_split_bleu']:.2f}",
+            f"{numbers['exact_match']:.1%}",
+        )
+        for name, numbers in rows.items()
+    ]
+
+
+def curve(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Quality over the time of training, in at most a dozen lines."""
+    points = results["curve"]
+    step = -(-len(points) // 12)
+    return [
+        (
+            f"{point['training_seconds'] / 60:.1f}",
+            f"{point['step']:,}",
+            f"{point['validation_loss']:.3f}",
+            f"{point['validation_bleu']:.2f}",
+        )
+        for point in points[::-1][::step][::-1]
+    ]
+
+
+def show(results: Mapping[str, Any]) -> None:
+    """Print the tables, samples and notes."""
+    print(f"\n{samples(results)}\n", flush=True)
+    show_table(CURVE, curve(results))
+    show_table(COLUMNS, table(results))
+    print("\n".join(notes(results)) + "\n")
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """The tables, and what the model makes of some sentences."""
+    return "\n".join(
+        [
+            aligned(COLUMNS, table(results)),
+            aligned(CURVE, curve(results)),
+            f"```\n{samples(results)}\n```\n",
+        ]
+    )
+
+
+def samples(results: Mapping[str, Any]) -> str:
+    """Test sentences, evenly spaced."""
+    blocks = [
+        f"source       {sample['source']}\n"
+        f"reference    {sample['reference']}\n"
+        f"translation  {sample['translation']}"
+        for sample in results["samples"]
+    ]
+    return "\n\n".join(blocks)
+
+
+def notes(results: Mapping[str, Any]) -> list[str]:
+    """What the numbers mean."""
+    test, steps = results["test"], results["averaged_steps"]
+    return [
+        f"{test['sentences']:,} test sentences, translated in "
+        f"{results['seconds']['translating']:.0f} s from the mean of {len(steps)} "
+        f"checkpoints (steps {', '.join(f'{step:,}' for step in steps)})",
+        f"BLEU, detokenised: {test['bleu_signature']}",
+        f"chrF: {test['chrf_signature']}",
+        "tokenised, split BLEU: to compare with Vaswani et al. 2017 alone, "
+        f"{test['tokenised_compound_split_bleu_signature']}",
+        "copy: the source as its own translation; dictionary: word for word, by IBM "
+        "model 1 on the training pairs",
+        "validation loss: nats a piece, without smoothing, of the parameters at that "
+        "step, not of a mean",
+    ]
+
+
+def scale(results: Mapping[str, Any]) -> str:
+    """How large the run was, where and with what."""
+    config, corpus, device = results["config"], results["corpus"], results["device"]
+    seconds, rate = results["seconds"], results["tokens_per_second"]
+    mechanisms = f"{config['mechanism']} in the decoder"
+    if config["encoder_mechanism"] not in (None, config["mechanism"]):
+        mechanisms += f", {config['encoder_mechanism']} in the encoder"
+    return (
+        f"`{results['command']}` at commit {results['commit'] or 'unknown'}, "
+        f"{device['kind']} ({device['cores']} cores), jax "
+        f"{results['versions']['jax']}. {config['num_layers']} + "
+        f"{config['num_layers']} layers of width {config['d_model']}, {mechanisms}, "
+        f"{results['parameters']:,} parameters; {config['steps']:,} steps, "
+        f"{results['epochs']:.1f} epochs of {corpus['pairs']['train']:,} pairs "
+        f"({corpus['name']}). Training took {seconds['training'] / 60:.0f} minutes at "
+        f"{rate or 0:,.0f} target pieces a second, compiling "
+        f"{seconds['compiling']:.0f} s.\n"
+    )

@@ -1,0 +1,73 @@
+"""Sentences in, translations out."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from attn_jax.data import Vocabulary, bucket_lengths
+from attn_jax.decoding import beam_search, greedy
+from attn_jax.models import EncoderDecoder
+from experiments.translation.config import TranslationConfig
+
+ROWS = 32
+
+
+class Translator:
+    """Cuts sentences into pieces, decodes them in batches, and joins the pieces.
+
+    A batch holds sentences of about one length, in one of a few shapes, so that the
+    search is compiled a few times only. A source of more than max_length pieces is cut.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, config: TranslationConfig) -> None:
+        self._vocabulary, self._config = vocabulary, config
+        self._ends = {"bos_id": vocabulary.bos_id, "eos_id": vocabulary.eos_id}
+
+    def greedy(self, model: EncoderDecoder, sentences: Sequence[str]) -> list[str]:
+        """The likeliest piece each time."""
+
+        def decode(source: Any, valid: Any, limit: int) -> Any:
+            return greedy(model, source, max_length=limit, valid=valid, **self._ends)
+
+        return self._translate(decode, sentences)
+
+    def search(self, model: EncoderDecoder, sentences: Sequence[str]) -> list[str]:
+        """The best of a beam."""
+        how = {"beam_size": self._config.beam_size, "alpha": self._config.alpha}
+
+        def decode(source: Any, valid: Any, limit: int) -> Any:
+            tokens, _ = beam_search(
+                model, source, max_length=limit, valid=valid, **how, **self._ends
+            )
+            return tokens[:, 0]
+
+        return self._translate(decode, sentences)
+
+    def _translate(
+        self, decode: Callable[[Any, Any, int], Any], sentences: Sequence[str]
+    ) -> list[str]:
+        encoded = self._encode(sentences)
+        order = np.argsort([len(ids) for ids in encoded], kind="stable")
+        lengths = bucket_lengths(self._config.max_length)
+        found: dict[int, str] = {}
+        for begin in range(0, len(order), ROWS):
+            chosen = order[begin : begin + ROWS].tolist()
+            longest = max(len(encoded[i]) for i in chosen)
+            length = next(n for n in lengths if n >= longest)
+            source = np.zeros((ROWS, length), np.int32)
+            for row, i in enumerate(chosen):
+                source[row, : len(encoded[i])] = encoded[i]
+            # Rows that the last batch lacks are copies of its first one.
+            source[len(chosen) :] = source[0]
+            limit = length + self._config.extra_length
+            tokens = np.asarray(decode(jnp.asarray(source), source > 0, limit))
+            for row, i in enumerate(chosen):
+                found[i] = self._vocabulary.decode(tokens[row])
+        return [found[i] for i in range(len(sentences))]
+
+    def _encode(self, sentences: Sequence[str]) -> list[list[int]]:
+        room = self._config.max_length - 1
+        pieces = self._vocabulary.encode_batch(sentences)
+        return [[*ids[:room], self._vocabulary.eos_id] for ids in pieces]

@@ -1,0 +1,195 @@
+"""A translation from end to end: whole, interrupted in an epoch, and begun again."""
+
+import json
+import os
+import signal
+
+import jax
+import numpy as np
+import pytest
+
+from attn_jax.data import PairBatches
+from attn_jax.train import read_metrics
+from experiments.translation import plot, table
+from experiments.translation.corpus import reversals
+
+STEPS = 6
+TIMES = ("tokens_per_second", "training_seconds")
+
+
+def options(workdir, steps=STEPS):
+    return [
+        *("smoke", "--workdir", workdir, "--steps", str(steps), "--synthetic", "3"),
+        *("--max-length", "6", "--max-tokens", "24", "--log-every", "1"),
+        *("--eval-every", "4", "--checkpoint-every", "2", "--eval-sentences", "4"),
+        *("--extra-length", "1", "--d-model", "8", "--d-ff", "16"),
+    ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_words():
+    """A corpus of a few words: an epoch has few batches, the test few sentences."""
+    from experiments.translation import corpus
+
+    with pytest.MonkeyPatch.context() as patch:
+        sizes = {"train": 12, "valid": 4, "test": 5}
+        patch.setattr(corpus, "SYNTHETIC_PAIRS", sizes)
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(translate, few_words, tmp_path_factory):
+    """The directory of a run without interruption, and what it printed."""
+    workdir = tmp_path_factory.mktemp("whole")
+    outcome = translate(*options(workdir))
+    assert outcome.code == 0, outcome.err
+    return workdir, outcome
+
+
+def results_of(workdir):
+    return json.loads((workdir / "results.json").read_text())
+
+
+def test_results(whole):
+    workdir, outcome = whole
+    results = results_of(workdir)
+    assert results["test"]["sentences"] == 5
+    assert results["averaged_steps"] == [4, 6]
+    assert [point["step"] for point in results["curve"]] == [4, 6]
+    assert "version:" in results["test"]["bleu_signature"]
+    assert results["baselines"]["copy"]["bleu"] < 100
+    assert results["epochs"] > 1, "an interruption has to fall inside an epoch"
+    lines = (workdir / "test.reversed.translated").read_text().splitlines()
+    assert len(lines) == 5
+    assert "BLEU" in outcome.out
+    assert table.markdown(results).count("\n") > 10
+
+
+def test_attention_maps_are_of_the_translation(whole):
+    """Rows of weights sum to 1, no query sees a later key, every panel has labels."""
+    workdir, _ = whole
+    attention = results_of(workdir)["attention"]
+    kinds = [panel["name"].partition(",")[0] for panel in attention["maps"]]
+    assert kinds == ["encoder"] * 2 + ["decoder"] * 2 + ["cross"] * 2
+    for panel in attention["maps"]:
+        weights = np.array(panel["weights"])
+        sides = len(attention[panel["queries"]]), len(attention[panel["keys"]])
+        assert weights.shape == sides
+        np.testing.assert_allclose(weights.sum(1), 1, atol=0.01)
+        if panel["name"].startswith("decoder"):
+            assert not np.triu(weights, 1).any()
+    assert attention["source"][-1] == "</s>"
+    assert attention["target"][0] == "<s>"
+
+
+def test_figures(whole, tmp_path):
+    workdir, _ = whole
+    names = sorted(path.name for path in (workdir / "figures").glob("*.png"))
+    assert names == ["attention.png", "loss_curve.png"]
+    assert len(plot.draw(results_of(workdir), tmp_path)) == 2
+
+
+def test_an_interruption_inside_an_epoch_changes_nothing(
+    whole, translate, monkeypatch, tmp_path
+):
+    original, calls = PairBatches.batch, []
+
+    def stopping(self, step, **options):
+        calls.append(step)
+        if len(calls) == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, step, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PairBatches, "batch", stopping)
+        first = translate(*options(tmp_path))
+    assert first.code == 130
+    assert "run the same command again" in first.err
+    calls.clear()
+    monkeypatch.setattr(PairBatches, "batch", stopping)
+    calls.extend([-1] * 10)
+    second = translate(*options(tmp_path))
+    assert second.code == 0, second.err
+    assert calls[10:] == [4, 5], "the steps that were left, and no other"
+
+    workdir, _ = whole
+    ours, theirs = (
+        [
+            {name: value for name, value in line.items() if name not in TIMES}
+            for line in read_metrics(path, name="translation")
+        ]
+        for path in (tmp_path, workdir)
+    )
+    assert ours == theirs
+    ours, theirs = results_of(tmp_path), results_of(workdir)
+    for name in ("test", "samples", "attention", "averaged_steps"):
+        assert ours[name] == theirs[name]
+
+
+def test_another_seed_is_another_run(whole, translate):
+    workdir, _ = whole
+    outcome = translate(*options(workdir), "--seed", "1")
+    assert outcome.code == 2
+    assert "seed: 0 there, 1 now" in outcome.err
+
+
+def test_another_vocabulary_is_refused(translate, whole, tmp_path):
+    """The file that a run left is what it goes on with, or nothing."""
+    from attn_jax.data import train_vocabulary
+
+    workdir, _ = whole
+    path = workdir / "vocabulary.json"
+    kept = path.read_text()
+    try:
+        train_vocabulary(["hello hello"], 261).save(path)
+        outcome = translate(*options(workdir))
+    finally:
+        path.write_text(kept)
+    assert outcome.code == 2
+    assert "vocabulary_fingerprint" in outcome.err
+
+
+def test_held_out_words_are_not_in_training():
+    corpus = reversals(9)
+    held_out = {w for part in (corpus.valid, corpus.test) for w in part.source}
+    assert not {w for w in corpus.train.source if len(w) > 2} & held_out
+    assert {len(word) for word in corpus.test.source} <= set(range(1, 10))
+    assert all(a[::-1] == b for a, b in zip(*corpus.test[:2], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["smok"], ["preset: got 'smok'", "did you mean 'smoke'"]),
+        (["--mechanism", "sofmax"], ["sofmax", "softmax"]),
+        (["--cross-mechanism", "dense"], ["cross_mechanism", "Linear()"]),
+        (["--beam-size", "0"], ["--beam-size: got 0", "at least 1"]),
+        (["--alpha", "inf"], ["--alpha: got inf", "finite"]),
+        (["--dropout-rate", "1"], ["--dropout-rate: got 1"]),
+        (["--vocab-size", "100"], ["--vocab-size: got 100", "259"]),
+        (["--data", "somewhere"], ["--data and --synthetic", "one of them"]),
+        (
+            ["--synthetic", "0"],
+            ["--data: got nothing", "translation.prepare"],
+        ),
+        (
+            ["--synthetic", "0", "--data", "nowhere"],
+            ["without train.letters"],
+        ),
+        (["--map-sentence", "5"], ["--map-sentence: got 5", "below 5"]),
+        (["--learning-rate", "0"], ["--learning-rate: got 0"]),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_computed(
+    translate, tmp_path, monkeypatch, arguments, said
+):
+    def refuse(*_):
+        raise AssertionError("computed")
+
+    monkeypatch.setattr("experiments.translation.training.fit", refuse)
+    monkeypatch.setattr(jax, "jit", refuse)
+    outcome = translate(*arguments, "--workdir", tmp_path / "new")
+    assert outcome.code == 2
+    for words in said:
+        assert words in outcome.err
+    assert not (tmp_path / "new" / "metrics.jsonl").exists()
