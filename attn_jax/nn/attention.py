@@ -95,10 +95,10 @@ class Attention(nnx.Module):
             defined for self-attention only; positions past what a mechanism was built
             for (under jit, where nothing can raise, the output there is NaN).
         """
-        x, attended, mask, where, queries = self._prepare(x, context, mask, positions)
+        x, attended, rules, where, queries = self._prepare(x, context, mask, positions)
         v = self.value(attended)
         keys = self.mechanism.keys(attended, where["seen"])
-        y = self.mechanism.attend(x, keys, v, mask=mask, **where)
+        y = self.mechanism.attend(x, keys, v, mask=rules, **where)
         y = self._finish(y, v, rng)
         return y if queries is None else jnp.where(queries[..., None], y, 0)
 
@@ -120,14 +120,14 @@ class Attention(nnx.Module):
         Args:
           x, context, mask, positions: as in a call.
         """
-        x, attended, mask, where, _ = self._prepare(x, context, mask, positions)
+        x, attended, rules, where, _ = self._prepare(x, context, mask, positions)
         s, g = attended.shape[-2], self.config.kv_heads
         keys = self.mechanism.keys(attended, where["seen"])
         v = jnp.broadcast_to(
             jnp.eye(s, dtype=self.config.dtype)[:, None, :],
             (*attended.shape[:-2], s, g, s),
         )
-        y = self.mechanism.attend(x, keys, v, mask=mask, **where)
+        y = self.mechanism.attend(x, keys, v, mask=rules, **where)
         return jnp.swapaxes(y, -2, -3)
 
     def _prepare(self, x: Array, context: Any, mask: Any, positions: Any) -> Any:

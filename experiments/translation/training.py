@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
-import optax
 from flax import nnx
 from jaxtyping import PyTree
 
@@ -19,6 +18,7 @@ from attn_jax.train import (
     MetricLogger,
     TrainState,
     TrainStep,
+    adam,
     average_checkpoints,
     cross_entropy,
     fit,
@@ -108,7 +108,7 @@ class Program:
         schedule = noam_schedule(
             config.d_model, config.warmup_steps, config.learning_rate
         )
-        self.optimizer = optax.adam(schedule, b1=0.9, b2=0.98, eps=1e-9)
+        self.optimizer = adam(schedule)
         self.train_step: TrainStep = make_train_step(
             self._loss(config.label_smoothing), self.optimizer, schedule=schedule
         )
@@ -213,7 +213,9 @@ class _Clock:
 def _seconds_so_far(workdir: Workdir, step: int) -> float:
     """Training seconds of earlier sessions, by the last evaluation up to a step."""
     lines = read_metrics(workdir.path, name=RUN) if step else []
-    spent = [line[SECONDS] for line in lines if SECONDS in line and line["step"] <= step]
+    spent = [
+        line[SECONDS] for line in lines if SECONDS in line and line["step"] <= step
+    ]
     return max(spent, default=0.0)
 
 
