@@ -15,7 +15,7 @@ LibreOffice's help pages, which are split by page.
 
     preset               what                                       hardware    minutes
     smoke                reversed words, a few steps                2 cores     under 1
-    reversal             reversed words of 1 to 20 letters, learnt  2 cores     under 2
+    reversal             words of 1 to 20 letters, reversed         2 cores     under 2
     libreoffice-en-de    help pages, English to German              2 cores     60 to 90
     libreoffice-en-fr    help pages, English to French              2 cores     60 to 90
     wmt14-en-de-base     the paper's base model                     TPU or GPU
@@ -150,20 +150,21 @@ _REVERSAL = replace(
     synthetic=20,
     vocab_size=259,
     max_length=24,
-    max_tokens=4096,
-    steps=1200,
+    max_tokens=2048,
+    steps=2400,
     num_layers=2,
-    d_model=96,
+    d_model=64,
     num_heads=4,
-    d_ff=192,
+    d_ff=128,
     dropout_rate=0.0,
+    norm_placement="pre",
     warmup_steps=300,
-    learning_rate=0.5,
+    learning_rate=0.4,
     label_smoothing=0.0,
-    average=1,
+    average=4,
     extra_length=2,
-    checkpoint_every=400,
-    eval_every=400,
+    checkpoint_every=200,
+    eval_every=600,
     eval_sentences=128,
 )
 

@@ -78,7 +78,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("function", "options", "kind", "says"), CASES, ids=str)
+NAMES = [
+    f"{case[0].__name__}-{next(iter(case[1]))}-{i}" for i, case in enumerate(CASES)
+]
+
+
+@pytest.mark.parametrize(("function", "options", "kind", "says"), CASES, ids=NAMES)
 def test_bad_input_is_refused(function, options, kind, says, plain_errors):
     model = Untouched(VOCAB, LONGEST)
     given = {"prompt": PROMPT, "max_length": 4}
