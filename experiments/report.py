@@ -64,7 +64,8 @@ def _module(results: Mapping[str, Any], name: str) -> Any:
 
 def _section(results: Mapping[str, Any]) -> str:
     table = _module(results, "table")
-    claims = _module(results, "claims").claims(results)
+    papers = _module(results, "claims")
+    claims = papers.claims(results)
     figures = [
         f"![{name}](figures/{_figure(results, name).name})"
         for name in _module(results, "plot").FIGURES
@@ -75,16 +76,14 @@ def _section(results: Mapping[str, Any]) -> str:
         table.markdown(results),
         "\n".join(f"- {note}" for note in table.notes(results)),
         "\n".join(figures),
-        _claims_table(claims) if claims else "",
+        _claims_table(papers.CAUTION, claims) if claims else "",
     ]
     return "\n".join(f"{part.rstrip()}\n" for part in parts if part)
 
 
-def _claims_table(claims: list[Any]) -> str:
+def _claims_table(caution: str, claims: list[Any]) -> str:
     lines = [
-        "Losses are bits per byte on validation text. Much smaller models, trained "
-        "for minutes: what holds here may not hold at a paper's scale, nor the other "
-        "way round.",
+        caution,
         "",
         "| claim | paper | its number | here | held |",
         "|:--|:--|:--|:--|:--|",

@@ -7,6 +7,12 @@ from typing import Any
 from experiments.common.claim import Claim
 
 
+CAUTION = (
+    "Losses are bits per byte on validation text. Much smaller models, trained for "
+    "minutes: what holds here may not hold at a paper's scale, nor the other way round."
+)
+
+
 def claims(results: Mapping[str, Any]) -> list[Claim]:
     """The claims whose models are all in the results."""
     rows = {row["model"]: row for row in results["rows"]}

@@ -6,6 +6,12 @@ from typing import Any
 from experiments.common.claim import Claim
 
 
+CAUTION = (
+    "A small model, trained on help pages: its BLEU says nothing about the paper's data, "
+    "whose scale is another, and the two are counted differently."
+)
+
+
 def claims(results: Mapping[str, Any]) -> list[Claim]:
     """The claim of Vaswani et al. 2017, for runs of its own mechanism."""
     if results["config"]["mechanism"] != "softmax" or results["config"]["synthetic"]:
