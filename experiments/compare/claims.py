@@ -6,7 +6,6 @@ from typing import Any
 
 from experiments.common.claim import Claim
 
-
 CAUTION = (
     "Losses are bits per byte on validation text. Much smaller models, trained for "
     "minutes: what holds here may not hold at a paper's scale, nor the other way round."

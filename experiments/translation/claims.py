@@ -5,10 +5,9 @@ from typing import Any
 
 from experiments.common.claim import Claim
 
-
 CAUTION = (
-    "A small model, trained on help pages: its BLEU says nothing about the paper's data, "
-    "whose scale is another, and the two are counted differently."
+    "A small model, trained on help pages: its BLEU says nothing about the paper's "
+    "data, whose scale is another, and the two are counted differently."
 )
 
 
