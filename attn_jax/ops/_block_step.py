@@ -47,11 +47,10 @@ class Layout(NamedTuple):
 
     def as_one_tile(self) -> "Layout":
         """For slabs: one block, and as many heads a step as fill a tile well."""
-        t, s, bq, bk = self.grid
-        grid = Grid(t, s, self.grid.nq * bq, self.grid.nk * bk)
+        t, s = self.grid.t, self.grid.s
         entries = max(self.r * rows * keys for _, rows, keys in self.slabs)
         fits = (u for u in (4, 2) if self.g % u == 0 and u * entries <= 2**19)
-        return self._replace(grid=grid, u=next(fits, self.u))
+        return self._replace(grid=Grid(t, s, t, s), u=next(fits, self.u))
 
     @property
     def rows(self) -> int:
@@ -99,10 +98,10 @@ class Step:
         self.hides = bool(mask.rules) or self.grid.s % self.grid.bk > 0
         self.states = block_states(self.rules, self.grid) if self.hides else None
 
-    def part(self, rows: int, keys: int) -> "Step":
-        """The same, in blocks of so many rows and keys."""
+    def part(self, first: int, rows: int, keys: int) -> "Step":
+        """The same for some rows from `first` on, and for the first keys: one block."""
         part = copy(self)
-        part.grid = self.grid._replace(bq=rows, bk=keys)
+        part.grid = self.grid._replace(bq=rows, bk=keys, first=first)
         part.layout, part.states = self.layout._replace(grid=part.grid), None
         return part
 
@@ -213,7 +212,7 @@ class Step:
         return _to_tile(part.reshape(u, r, grid.bq, grid.bk)).astype(self.layout.dtype)
 
     def _corner(self, bias: Array, i: Any, j: Any) -> tuple[Any, ...]:
-        at = (self.b, self.h0, i * self.grid.bq, j * self.grid.bk)
+        at = (self.b, self.h0, self.grid.row(i), j * self.grid.bk)
         return corner(bias, at)
 
     def visible(self, i: Any, j: Any, *, edges: bool = True) -> Visible:

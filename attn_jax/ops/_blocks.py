@@ -28,16 +28,24 @@ NOTHING, EVERYTHING, SOMETHING = 0, 1, 2
 
 
 class Grid(NamedTuple):
-    """t queries in blocks of bq, s keys in blocks of bk; the last may be filled."""
+    """t queries in blocks of bq, s keys in blocks of bk; the last may be filled.
+
+    The blocks of queries begin at row `first`.
+    """
 
     t: int
     s: int
     bq: int
     bk: int
+    first: int = 0
 
     @property
     def nq(self) -> int:
         return -(-self.t // self.bq)
+
+    def row(self, i: Any) -> Any:
+        """The first row of block i."""
+        return self.first + i * self.bq
 
     @property
     def nk(self) -> int:
@@ -123,7 +131,7 @@ def tile(
     mask: Mask, grid: Grid, i: Any, j: Any, h0: Any, h: int
 ) -> Bool[Array, "#h bq bk"]:
     """What block (i, j) of one example lets through, for h heads from h0 on."""
-    q0, k0 = i * grid.bq, j * grid.bk
+    q0, k0 = grid.row(i), j * grid.bk
     keys = k0 + jnp.arange(grid.bk)[None, None, :]
     real = q0 + jnp.arange(grid.bq)[None, :, None] < grid.t
     allowed = real & (keys < grid.s)
@@ -159,7 +167,7 @@ def causal_edges(mask: Mask, grid: Grid, i: Any, j: Any) -> tuple[Array, Array] 
     causal = lone_causal(mask)
     if causal is None:
         return None
-    rows = i * grid.bq + jnp.arange(grid.bq)
+    rows = grid.row(i) + jnp.arange(grid.bq)
     keys = j * grid.bk + jnp.arange(grid.bk)
     start = causal.start
     last = start + jnp.minimum(rows[-1], grid.t - 1)

@@ -55,7 +55,7 @@ def blockwise_attention(
     bias = None if bias is None else flat_bias(bias, leading, grid)
     layout = Layout(grid, g, h // g, 2 if g % 2 == 0 else 1, dtype)
     if block_size is None and max(t, s) <= SHORT:
-        layout = layout._replace(slabs=_cut(grid, t == s and looks_back(mask)))
+        layout = layout._replace(slabs=_cut(t, s, t == s and looks_back(mask)))
     rules = per_example(mask, leading, grid)
     out = _attend(layout, Inputs(q, k, v, bias, factor, cap), rules)
     return out.reshape(*leading, t, h, e)
@@ -123,20 +123,19 @@ def _slabs(
     """A step for short sequences: a few rows with all the keys that they may see."""
     at = Step(layout, x, mask, n)
     q, k, v_t = at.queries(x.q)[0] * x.factor, at.keys(x.k)[0], _t(at.keys(x.v)[0])
-    q = q.reshape(layout.u, layout.r, layout.grid.bq, q.shape[-1])
-    triangle = layout.slabs[0][2] < layout.grid.s and lone_causal(mask) is not None
+    q = q.reshape(layout.u, layout.r, layout.grid.t, q.shape[-1])
+    # Below the diagonal each row sees a key, and the last one sees them all.
+    edges = layout.slabs[0][2] == layout.grid.s or lone_causal(mask) is None
     slabs = []
     for start, rows, keys in layout.slabs:
         q_t = _t(q[:, :, start : start + rows].reshape(layout.u, -1, q.shape[-1]))
-        part, i = at.part(rows, keys), start // rows
-        # Of a whole slab below the diagonal each row sees a key, the last one all.
-        whole = triangle and start + rows <= layout.grid.t
-        allowed = part.visible(i, 0, edges=not whole) if part.hides else None
-        new = _tile(part, allowed, q_t, k[:, :keys], v_t[..., :keys], i, 0, None)
+        part = at.part(start, rows, keys)
+        allowed = part.visible(0, 0, edges=edges) if part.hides else None
+        new = _tile(part, allowed, q_t, k[:, :keys], v_t[..., :keys], 0, 0, None)
         slab = (a.reshape(*q.shape[:2], rows, -1) for a in _finish(layout, new))
         slabs.append(tuple(slab))
-    whole = (jnp.concatenate(parts, axis=2) for parts in zip(*slabs, strict=True))
-    out, lse = (a.reshape(1, layout.u, layout.rows, -1) for a in whole)
+    joined = (jnp.concatenate(parts, axis=2) for parts in zip(*slabs, strict=True))
+    out, lse = (a.reshape(1, layout.u, layout.rows, -1) for a in joined)
     return at.put_queries(outs[0], out), at.put_queries(outs[1], lse)
 
 
@@ -243,12 +242,10 @@ def _block_sizes(t: int, s: int, block_size: int | None) -> tuple[int, int]:
     return min(size, t), min(size, s)
 
 
-def _cut(grid: Grid, triangle: bool) -> tuple[tuple[int, int, int], ...]:
-    """Slabs: first row, number of rows, number of keys, filled ones included."""
-    t, s = grid.nq * grid.bq, grid.nk * grid.bk
-    starts = range(0, t, SLAB)
-    sizes = [(start, min(SLAB, t - start)) for start in starts]
-    return tuple((i, n, min(i + n, s) if triangle else s) for i, n in sizes)
+def _cut(t: int, s: int, triangle: bool) -> tuple[tuple[int, int, int], ...]:
+    """Slabs: first row, rows, and how many keys from the first on they may see."""
+    sizes = [(start, min(SLAB, t - start)) for start in range(0, t, SLAB)]
+    return tuple((i, n, i + n if triangle else s) for i, n in sizes)
 
 
 def _dot(a: Float[Array, "u m k"], b: Float[Array, "u k n"]) -> Float[Array, "u m n"]:

@@ -11,6 +11,12 @@ from attn_jax.ops import masks, softmax_attention, softmax_blockwise
 B, T, S, H, G, D, E = 2, 13, 17, 6, 3, 4, 5
 
 
+@pytest.fixture(autouse=True)
+def slabs_of_four_rows(monkeypatch):
+    """Whatever leaves block_size out goes by slabs; a length of 13 has four of them."""
+    monkeypatch.setattr(softmax_blockwise, "SLAB", 4)
+
+
 def normal(seed, *shape):
     return jax.random.normal(jax.random.key(seed), shape)
 
@@ -68,28 +74,48 @@ def test_tiles_equal_the_definition(x64, name, block_size):
 
 
 @pytest.mark.parametrize("name", MASKS)
-def test_slabs_equal_the_definition(x64, monkeypatch, name):
-    """The forward pass of short sequences, here of 4 rows a slab and 1 in the last."""
-    monkeypatch.setattr(softmax_blockwise, "SLAB", 4)
+def test_slabs_equal_the_definition(x64, name):
+    """The forward pass of short sequences: 11 rows, 3 of them in the last slab."""
     mask, s = MASKS[name]
-    args = normal(0, B, T, H, D), normal(1, B, s, G, D), normal(2, B, s, G, E)
-    bias = {"bias": normal(3, B, H, T, s)}
-    got, want = both(mask, *args, block_size=None, **bias)
+    mask, s = jax.tree.map(lambda x: cut(x, 11), mask), 11 if s == T else s
+    args = normal(0, B, 11, H, D), normal(1, B, s, G, D), normal(2, B, s, G, E)
+    got, want = both(mask, *args, block_size=None, bias=normal(3, B, H, 11, s))
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         assert relative(a, b) < 1e-12
 
 
-@pytest.mark.parametrize("t", [256, 300])
-def test_slabs_of_the_usual_size(t):
-    """Whole ones, whose edges are known, and one that is filled."""
-    args = normal(0, 1, t, 2, D), normal(1, 1, t, 1, D), normal(2, 1, t, 1, E)
-    got, want = both(CAUSAL, *args, block_size=None)
+def cut(x, t):
+    """A rule's array for t rows in place of T, and as many keys where there were T."""
+    for axis, size in enumerate(np.shape(x)):
+        if size == T and x.ndim > 1:
+            x = jax.lax.slice_in_dim(x, 0, t, axis=axis)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("t", "s", "heads"), [(256, 256, 2), (300, 300, 4), (400, 600, 2)]
+)
+def test_slabs_of_the_usual_size(monkeypatch, t, s, heads):
+    """One, two below the diagonal, and two of which each has all the keys."""
+    monkeypatch.setattr(softmax_blockwise, "SLAB", 256)
+    args = [normal(i, 1, n, heads, D) for i, n in enumerate((t, s, s))]
+    mask = CAUSAL if t == s else CAUSAL.offset(s - t)
+    got, want = both(mask, *args, block_size=None)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         assert relative(a, b) < 1e-6
 
 
-@pytest.mark.parametrize("shape", [(B, H, T, T), (H, T, T), (1, 1, T), (B, H, 1, T)])
-def test_every_option_has_its_gradient(x64, shape):
+@pytest.mark.parametrize(
+    ("shape", "block_size"),
+    [
+        ((B, H, T, T), 5),
+        ((H, T, T), None),
+        ((1, 1, T), 5),
+        ((B, H, 1, T), 5),
+        ((B, H, 1, T), None),
+    ],
+)
+def test_every_option_has_its_gradient(x64, shape, block_size):
     """Bias of each broadcast shape, cap and scale; contract line 115."""
     args = normal(0, B, T, H, D), normal(1, B, T, 2, D), normal(2, B, T, 2, E)
     options = {
@@ -98,7 +124,7 @@ def test_every_option_has_its_gradient(x64, shape):
         "scale": jnp.asarray(0.7),
     }
     mask = CAUSAL & masks.padding(REAL_T)
-    got, want = both(mask, *args, block_size=5, **options)
+    got, want = both(mask, *args, block_size=block_size, **options)
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         assert relative(a, b) < 1e-12
 
@@ -138,24 +164,26 @@ def test_any_leading_axes(leading):
         assert relative(a, b) < 1e-6
 
 
-@pytest.mark.parametrize("poison", [np.nan, np.inf, 1e30])
-def test_what_nobody_sees_has_no_influence(poison):
+@pytest.mark.parametrize("block_size", [4, None])
+def test_what_nobody_sees_has_no_influence(block_size):
     """Hidden keys, blind queries: outputs and gradients to the bit; law 3."""
     mask = CAUSAL & masks.padding(REAL_T, REAL_T)
     clean = [normal(i, B, T, H, D) for i in range(3)]
-    dirty = [jnp.where(REAL_T[..., None, None], x, poison) for x in clean]
 
     @jax.jit
     def run(args):
         def loss(args):
             out = softmax_attention(
-                *args, mask=mask, implementation="blockwise", block_size=4
+                *args, mask=mask, implementation="blockwise", block_size=block_size
             )
             return jnp.sum(jnp.sin(out)), out
 
         return jax.grad(loss, has_aux=True)(args)
 
-    chex.assert_trees_all_equal(run(clean), run(dirty))
+    want = run(clean)
+    for poison in (np.nan, np.inf, 1e30):
+        dirty = [jnp.where(REAL_T[..., None, None], x, poison) for x in clean]
+        chex.assert_trees_all_equal(run(dirty), want)
 
 
 def test_blind_rows_are_zero():
@@ -167,21 +195,22 @@ def test_blind_rows_are_zero():
     assert np.all(np.abs(out[1]).sum((-1, -2)) > 0)
 
 
-@pytest.mark.parametrize("token", [0, 3, 4, 5, T - 1])
-def test_causal_to_the_bit(token):
+@pytest.mark.parametrize("block_size", [4, None])
+def test_causal_to_the_bit(block_size):
     """At the start, inside a tile, at its edges and at the end; law 4."""
     args = [normal(i, 1, T, H, D) for i in range(3)]
-    moved = [x.at[:, token].set(1e30) for x in args]
 
     @jax.jit
     def run(args):
         return softmax_attention(
-            *args, mask=CAUSAL, implementation="blockwise", block_size=4
+            *args, mask=CAUSAL, implementation="blockwise", block_size=block_size
         )
 
-    before, after = run(args), run(moved)
-    chex.assert_trees_all_equal(before[:, :token], after[:, :token])
-    assert not np.array_equal(before[:, token:], after[:, token:])
+    before = run(args)
+    for token in (0, 3, 4, 5, T - 1):
+        after = run([x.at[:, token].set(1e30) for x in args])
+        chex.assert_trees_all_equal(before[:, :token], after[:, :token])
+        assert not np.array_equal(before[:, token:], after[:, token:])
 
 
 @pytest.mark.parametrize(
@@ -238,11 +267,13 @@ def test_block_size_needs_blocks(plain_errors):
         softmax_attention(x, x, x, block_size=0)
 
 
+@pytest.mark.parametrize("block_size", [4, None])
 @pytest.mark.parametrize("rule", [masks.causal(), masks.window(9)])
-def test_a_key_that_only_filled_rows_would_see_may_hold_anything(rule):
+def test_a_key_that_only_filled_rows_would_see_may_hold_anything(rule, block_size):
     """Key 7 stands past the last query, and before those that fill its block."""
     q, k, v = normal(1, 6, 1, 2), normal(2, 12, 1, 2), normal(3, 12, 1, 2)
-    options = {"mask": rule.offset(1), "implementation": "blockwise", "block_size": 4}
+    options = {"implementation": "blockwise", "block_size": block_size}
+    options["mask"] = rule.offset(1)
 
     def out_and_gradient(k, v):
         out, pull = jax.vjp(lambda q: softmax_attention(q, k, v, **options), q)
