@@ -255,8 +255,8 @@ MUTATIONS = (
     Mutation(
         "exclude_self by the root mean square, not the length",
         "attn_jax/ops/exclusive.py",
-        "    along = jnp.sum(y * v) / jnp.where(directed, jnp.sum(v * v), 1)\n",
-        "    along = jnp.sum(y * v) / jnp.where(directed, jnp.mean(v * v), 1)\n",
+        "    along = jnp.sum(y * u) / jnp.where(ranged, square, 1)\n",
+        "    along = jnp.sum(y * u) / jnp.where(ranged, square / u.size, 1)\n",
         (
             f"{EXCLUSIVE}::test_is_orthogonal_to_the_own_value_and_no_longer_than_y",
             f"{EXCLUSIVE}::test_a_token_that_sees_itself_alone_gives_0",
@@ -266,20 +266,20 @@ MUTATIONS = (
         "exclude_self with a number added to the length",
         "attn_jax/ops/exclusive.py",
         """\
-    v = jnp.where(directed, v, 0) / jnp.where(directed, peak, 1)
-    along = jnp.sum(y * v) / jnp.where(directed, jnp.sum(v * v), 1)
+    u = jnp.where(ranged, v, 0) * root * root
+    square = jnp.sum(u * u)
 """,
         """\
-    v = jnp.where(directed, v, 0)
-    along = jnp.sum(y * v) / (jnp.sum(v * v) + 1e-6)
+    u = jnp.where(ranged, v, 0)
+    square = jnp.sum(u * u) + 1e-6
 """,
         (f"{EXCLUSIVE}::test_values_of_any_length_in_float32[1e-12]",),
     ),
     Mutation(
         "exclude_self without the where at zero",
         "attn_jax/ops/exclusive.py",
-        "    v = jnp.where(directed, v, 0) / jnp.where(directed, peak, 1)\n",
-        "    v = v / peak\n",
+        "    u = jnp.where(ranged, v, 0) * root * root\n",
+        "    u = v / jnp.max(jnp.abs(v), initial=0)\n",
         (
             f"{EXCLUSIVE}::test_reduces_to_y_at_a_token_whose_value_has_no_direction",
             "tests/nn/test_masks.py::"
@@ -306,8 +306,8 @@ MUTATIONS = (
     Mutation(
         "a running softmax that forgets to rescale",
         BLOCKWISE,
-        "                    return m_new, total, acc * keep + ",
-        "                    return m_new, total, acc + ",
+        "                    return Rows(new.m, total, rows.acc * keep + new.acc)\n",
+        "                    return Rows(new.m, total, rows.acc + new.acc)\n",
         (f"{TILES}::test_tiles_equal_the_definition[full-4]",),
     ),
     Mutation(
