@@ -113,6 +113,7 @@ SYNTHESIZER = "tests/ops/test_synthesizer.py"
 EXCLUSIVE = "tests/ops/test_exclusive.py"
 PRECISION = "tests/nn/test_precision.py"
 PAIRS = "tests/models/test_encoder_decoder.py"
+WEIGHTS = "tests/models/test_attention_weights.py"
 LAYER, LOSSES = "tests/nn/test_contract.py", "tests/train/test_losses.py"
 
 MUTATIONS = (
@@ -254,8 +255,8 @@ MUTATIONS = (
     Mutation(
         "exclude_self by the root mean square, not the length",
         "attn_jax/ops/exclusive.py",
-        "    square = jnp.sum(u * u)\n",
-        "    square = jnp.mean(u * u)\n",
+        "    along = jnp.sum(y * u) / jnp.where(ranged, square, 1)\n",
+        "    along = jnp.sum(y * u) / jnp.where(ranged, square / u.size, 1)\n",
         (
             f"{EXCLUSIVE}::test_is_orthogonal_to_the_own_value_and_no_longer_than_y",
             f"{EXCLUSIVE}::test_a_token_that_sees_itself_alone_gives_0",
@@ -278,7 +279,7 @@ MUTATIONS = (
         "exclude_self without the where at zero",
         "attn_jax/ops/exclusive.py",
         "    u = jnp.where(ranged, v, 0) * root * root\n",
-        "    u = v * jax.lax.rsqrt(jnp.max(jnp.abs(v), initial=0)) ** 2\n",
+        "    u = v / jnp.max(jnp.abs(v), initial=0)\n",
         (
             f"{EXCLUSIVE}::test_reduces_to_y_at_a_token_whose_value_has_no_direction",
             "tests/nn/test_masks.py::"
@@ -539,6 +540,27 @@ MUTATIONS = (
         "            self.decoder.take_context(cache.context, rows),\n",
         "            self.decoder.take_context(cache.context, jnp.sort(rows)),\n",
         (f"{PAIRS}::test_rows_of_a_cache_go_on_with_their_own_source",),
+    ),
+    Mutation(
+        "beams that go on from another than they were chosen from",
+        "attn_jax/decoding/_start.py",
+        "    taken = model.take(cache, rows)\n",
+        "    taken = model.take(cache, jnp.sort(rows))\n",
+        ("tests/decoding/test_translation.py::test_scores_are_those_of_full_passes",),
+    ),
+    Mutation(
+        "weights of every layer over the tokens of the first",
+        "attn_jax/models/stack.py",
+        "            x = block(x, **around)\n        return jax.tree.map(",
+        "        return jax.tree.map(",
+        (f"{WEIGHTS}::test_weights_of_every_layer_give_the_logits",),
+    ),
+    Mutation(
+        "source and target of cross-attention counted for one another",
+        "attn_jax/analysis/flops.py",
+        "attention_flops(other, t, s)",
+        "attention_flops(other, t if s is None else s, t)",
+        ("tests/analysis/test_flops.py::test_counts_are_those_of_the_encoder_decoder",),
     ),
     Mutation(
         "a schedule that starts at 0",

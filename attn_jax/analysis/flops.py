@@ -1,4 +1,4 @@
-"""Multiply-adds and parameters of every mechanism, part by part.
+"""Multiply-adds and parameters of every mechanism and model, part by part.
 
 What counts is the products of matrices, written as the equations say: one multiply-add
 for each term of each sum, masked ones too. What is done entry by entry (softmax,
@@ -6,14 +6,20 @@ feature maps, norms, positions, `exclude_self`, biases, the weights of a mixture
 counted. One sequence; FLOPs are twice the multiply-adds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from attn_jax.models.config import StackConfig
+from attn_jax.models.config import (
+    DecoderConfig,
+    EncoderConfig,
+    EncoderDecoderConfig,
+    StackConfig,
+)
+from attn_jax.models.tokens import check_length
 from attn_jax.nn import (
     AttentionConfig,
     DenseSynthesizer,
@@ -60,11 +66,41 @@ class AttentionCost(NamedTuple):
 
     @property
     def total(self) -> Cost:
-        return sum(self, Cost())
+        return _sum(self)
+
+    def times(self, n: int) -> "AttentionCost":
+        """That of n layers."""
+        return AttentionCost(*(part.times(n) for part in self))
+
+
+NO_ATTENTION = AttentionCost(Cost(), Cost(), Cost())
+
+
+class StackCost(NamedTuple):
+    """The parts of a stack of blocks, over all its layers.
+
+    attention: of a sequence to itself.
+    cross: to another sequence; 0 where the blocks have no such layer.
+    norms: the last one included.
+    """
+
+    attention: AttentionCost
+    cross: AttentionCost
+    feed_forward: Cost
+    norms: Cost
+
+    @property
+    def total(self) -> Cost:
+        return _sum((self.attention.total, self.cross.total, *self[2:]))
 
 
 class ModelCost(NamedTuple):
-    """A model's parts, over all layers."""
+    """A model's parts, over all layers of its stacks; `stack_flops` has each of them.
+
+    projections, scores, mixing: of all attention, that to another sequence included.
+    logits: of tokens.
+    heads: what else an Encoder puts on its stack.
+    """
 
     embedding: Cost
     projections: Cost
@@ -73,10 +109,11 @@ class ModelCost(NamedTuple):
     feed_forward: Cost
     norms: Cost
     logits: Cost
+    heads: Cost = Cost()
 
     @property
     def total(self) -> Cost:
-        return sum(self, Cost())
+        return _sum(self)
 
 
 def attention_flops(
@@ -121,39 +158,133 @@ def attention_flops(
     return AttentionCost(own.projections + value + output, own.scores, own.mixing)
 
 
-def model_flops(config: StackConfig, t: int) -> ModelCost:
-    """Multiply-adds and parameters of a stack of blocks with embedding and logits.
+def stack_flops(config: StackConfig, t: int, s: int | None = None) -> StackCost:
+    """Multiply-adds and parameters of a stack of blocks.
 
-        feed-forward  2 t m f a layer;   logits  t m vocab
-
-    Looking up an embedding multiplies nothing. Tied logits have no parameters of their
-    own, so that the parts' parameters sum to `count_parameters(config)`.
+        feed-forward  2 t m f a layer
 
     Args:
-      config: of a Decoder.
-      t: tokens of the sequence.
+      config: of a model, which is that of its last stack; `config.encoder()` is that of
+        the first one of an encoder-decoder.
+      t: tokens that go through the blocks.
+      s: tokens of the context of an encoder-decoder's decoder; None is s = t.
 
     Raises:
-      As `attention_flops`.
+      ValueError: s for blocks that attend to no context; else as `attention_flops`.
+      TypeError: as `attention_flops`.
     """
+    other = config.cross_attention()
+    if other is None and s is not None:
+        raise ValueError(
+            f"s: got {s} for {type(config).__name__}; expected None: its blocks attend "
+            "to no other sequence, t is the length of the only one"
+        )
     n, m, f = config.num_layers, config.d_model, config.feed_forward_width
     attention = attention_flops(config.attention(), t)
+    cross = NO_ATTENTION if other is None else attention_flops(other, t, s)
     up = _linear(t, m, f, config.use_bias)
     down = _linear(t, f, m, config.use_bias)
-    rows = config.vocab_size
-    rows += config.max_length if config.positions == "learned" else 0
-    shifted = config.norm == "layer" and config.use_bias
-    norms = 2 * n + (config.norm_placement == "pre")
-    head = 0 if config.tie_embeddings else m * config.vocab_size
-    return ModelCost(
-        embedding=Cost(0, rows * m),
-        projections=attention.projections.times(n),
-        scores=attention.scores.times(n),
-        mixing=attention.mixing.times(n),
+    norms = config.branches * n + config.has_final_norm
+    return StackCost(
+        attention=attention.times(n),
+        cross=cross.times(n),
         feed_forward=(up + down).times(n),
-        norms=Cost(0, norms * (2 * m if shifted else m)),
-        logits=Cost(t * m * config.vocab_size, head),
+        norms=_norm(config).times(norms),
     )
+
+
+def model_flops(config: StackConfig, t: int, s: int | None = None) -> ModelCost:
+    """Multiply-adds and parameters of a model.
+
+        Decoder         stack(t) and t m vocab
+        Encoder         stack(t) and, where it has the heads,
+                        t m² + t m vocab for tokens, m² + m classes for the sequence
+        EncoderDecoder  encoder(s), decoder(t, s) and t m vocab
+
+    With n layers in either stack, softmax and h d = h e = m, an encoder takes
+    n (4 s m² + 2 s² m + 2 s m f) and a decoder
+    n (4 t m² + 2 t² m + 2 t m² + 2 s m² + 2 t s m + 2 t m f).
+
+    Looking up an embedding and taking a mean multiply nothing. Tied logits have no
+    parameters of their own, so that the parts' parameters sum to
+    `count_parameters(config)`.
+
+    Reference: Vaswani et al. 2017, section 3; Devlin et al. 2019, section 3.
+
+    Args:
+      config: of a Decoder, an Encoder or an EncoderDecoder.
+      t: tokens of the sequence; for an EncoderDecoder of the target, bos included.
+      s: tokens of an EncoderDecoder's source; None is s = t.
+
+    Raises:
+      ValueError: lengths below 0 or above max_length; s for a model of one sequence.
+      TypeError: a config of no model here, or a mechanism that has no count.
+    """
+    if not isinstance(config, DecoderConfig | EncoderConfig | EncoderDecoderConfig):
+        raise TypeError(
+            f"config: got {type(config).__name__}; expected DecoderConfig, "
+            "EncoderConfig or EncoderDecoderConfig; stack_flops counts blocks alone"
+        )
+    stacks = []
+    if isinstance(config, EncoderDecoderConfig):
+        s = t if s is None else s
+        check_sizes(0, s=s)
+        check_length("s", s, config)
+        stacks = [stack_flops(config.encoder(), s)]
+    check_sizes(0, t=t)
+    check_length("t", t, config)
+    stacks.append(stack_flops(config, t, s))
+    layers = [layer for stack in stacks for layer in (stack.attention, stack.cross)]
+    norms, logits, heads = _ends(config, t)
+    return ModelCost(
+        embedding=Cost(0, _rows(config) * config.d_model),
+        projections=_sum(layer.projections for layer in layers),
+        scores=_sum(layer.scores for layer in layers),
+        mixing=_sum(layer.mixing for layer in layers),
+        feed_forward=_sum(stack.feed_forward for stack in stacks),
+        norms=_sum(stack.norms for stack in stacks) + norms,
+        logits=logits,
+        heads=heads,
+    )
+
+
+def _rows(config: StackConfig) -> int:
+    """Embeddings of tokens, positions and types."""
+    places = config.max_length if config.positions == "learned" else 0
+    types = config.num_types if isinstance(config, EncoderConfig) else 0
+    return config.vocab_size + places + types
+
+
+def _ends(config: StackConfig, t: int) -> tuple[Cost, Cost, Cost]:
+    """Norms outside the stacks, logits of tokens, and what else is on the stack."""
+    m, vocab = config.d_model, config.vocab_size
+    logits = Cost(t * m * vocab, 0 if config.tie_embeddings else m * vocab)
+    norms = heads = Cost()
+    if not isinstance(config, EncoderConfig):
+        return norms, logits, heads
+    if config.embedding_norm:
+        norms += _norm(config)
+    if config.masked_lm:
+        norms += _norm(config)
+        logits += Cost(0, vocab)
+        heads += _linear(t, m, m, True)
+    else:
+        logits = Cost(0, logits.parameters)
+    if config.pooling != "none":
+        heads += _linear(1, m, m, True)
+    if config.num_classes is not None:
+        heads += _linear(1, m, config.num_classes, True)
+    return norms, logits, heads
+
+
+def _sum(costs: Iterable[Cost]) -> Cost:
+    return sum(costs, Cost())
+
+
+def _norm(config: StackConfig) -> Cost:
+    """A scale and, where there is one, a shift."""
+    shifted = config.norm == "layer" and config.use_bias
+    return Cost(0, config.d_model * (2 if shifted else 1))
 
 
 def _linear(n: int, width: int, out: int, bias: bool) -> Cost:
@@ -241,8 +372,8 @@ def _mixture(
     costs = [_count(member)(member, config, t, s) for member in mechanism.members]
     weights = config.num_heads * len(costs) if mechanism.normalize == "softmax" else 0
     return AttentionCost(
-        sum((cost.projections for cost in costs), Cost()),
-        sum((cost.scores for cost in costs), Cost(0, weights)),
+        _sum(cost.projections for cost in costs),
+        _sum(cost.scores for cost in costs) + Cost(0, weights),
         _mixing(config, t, s),
     )
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from attn_jax.models import EncoderDecoderCache
 from attn_jax.ops import masks
 from attn_jax.ops._shapes import is_traced
 
@@ -91,6 +92,17 @@ def repeat(model: Any, cache: Any, rows: int, times: int) -> Any:
     if times == 1:
         return cache
     return model.take(cache, jnp.repeat(jnp.arange(rows), times))
+
+
+def choose(model: Any, cache: Any, rows: Array) -> Any:
+    """The cache of beams chosen among those of the same row.
+
+    These have one source, so that what is known of it stays where it is.
+    """
+    taken = model.take(cache, rows)
+    if isinstance(cache, EncoderDecoderCache):
+        taken = taken._replace(context=cache.context)
+    return taken
 
 
 def check_written(bad: Array, what: str) -> None:

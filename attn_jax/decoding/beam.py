@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Int32
 from attn_jax.decoding._checks import check_request, penalties
 from attn_jax.decoding._start import (
     check_written,
+    choose,
     has_choice,
     optional_id,
     repeat,
@@ -46,8 +47,8 @@ def beam_search(
     Reduces to exhaustive search with beam_size = vocab^max_length. With beam_size=1 it
     is `greedy`: it ends with its first eos_id, whatever alpha.
 
-    Cost: beam_size decoding steps a token, a gather of their caches, and the best
-    2 beam_size of beam_size * vocab numbers.
+    Cost: beam_size decoding steps a token, a gather of their caches (not of what they
+    know of a source), and the best 2 beam_size of beam_size * vocab numbers.
 
     Args:
       model, prompt, bos_id, valid: as in `greedy`.
@@ -190,7 +191,7 @@ def _extend(
     live = Beams(live.tokens, jnp.where(done[:, None], -jnp.inf, live.scores))
 
     rows = jnp.take_along_axis(parent, order, axis=1) + k * jnp.arange(b)[:, None]
-    cache = model.take(cache, rows.reshape(-1))
+    cache = choose(model, cache, rows.reshape(-1))
     token = jnp.take_along_axis(token, order, axis=1)
     return Search(step + 1, token, cache, live, finished, done, bad)
 

@@ -171,8 +171,8 @@ def _in_blocks(
         slabs = []
         for start in range(0, t, BLOCK):
             end = min(start + BLOCK, t)
-            part = allowed if allowed is None else allowed[..., start:end, :end]
-            slab = jax.checkpoint(partial(attend, end), prevent_cse=False)
+            part = None if allowed is None else allowed[..., start:end, :end]
+            slab = jax.checkpoint(partial(attend, end))
             slabs.append(slab(part, *(x[..., start:end, :] for x in rows)))
         return jnp.concatenate(slabs, axis=-3)
 

@@ -7,6 +7,7 @@ hyphens, which usually raises it.
 """
 
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from attn_jax.data import ParallelText
 NULL = ""
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|[^\w\s]|_")
 _COMPOUND = re.compile(r"(\S)-(\S)")
+_TOKENISED = re.compile(r"\w [.,](?:\s|$)")
 _NO_BLANK_BEFORE = re.compile(r"\s+([.,;:!?)\]}%])")
 _NO_BLANK_AFTER = re.compile(r"([(\[{])\s+")
 
@@ -31,8 +33,13 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any
 
     Returns:
         bleu, bleu_signature, chrf, chrf_signature, and sentences, their number.
+
+    Warns:
+        UserWarning: most sentences of a side look tokenised.
     """
     _check(hypotheses, references)
+    _warn_of_tokens("hypotheses", hypotheses)
+    _warn_of_tokens("references", references)
     metrics = _import_sacrebleu().metrics
     bleu, chrf = metrics.BLEU(), metrics.CHRF()
     wanted = [list(references)]
@@ -190,6 +197,18 @@ def _couples(
 def _groups(source: list[list[int]], target: list[list[int]]) -> np.ndarray:
     sizes = [len(a) + 1 for a, b in zip(source, target, strict=True) for _ in b]
     return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _warn_of_tokens(name: str, side: Sequence[str]) -> None:
+    """BLEU tokenises by itself: text in tokens has a score of its own."""
+    found = sum(bool(_TOKENISED.search(line)) for line in side)
+    if 2 * found > len(side):
+        warnings.warn(
+            f"{name}: {found} of {len(side)} sentences have a blank before a full stop "
+            "or a comma; expected text that somebody would read, since the score of "
+            "tokenised text compares with no other; join the tokens first",
+            stacklevel=3,
+        )
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:

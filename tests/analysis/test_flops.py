@@ -8,13 +8,24 @@ import pytest
 from flax import nnx
 
 from attn_jax.analysis import complexity, flops
-from attn_jax.models import Decoder, count_parameters
+from attn_jax.models import (
+    Decoder,
+    DecoderConfig,
+    Encoder,
+    EncoderConfig,
+    EncoderDecoder,
+    EncoderDecoderConfig,
+    StackConfig,
+    count_parameters,
+    presets,
+)
 from attn_jax.nn import (
     MECHANISMS,
     Attention,
     AttentionConfig,
     DenseSynthesizer,
     FactorizedDenseSynthesizer,
+    Linear,
     MixtureSynthesizer,
     RandomSynthesizer,
     Softmax,
@@ -119,6 +130,135 @@ def test_counts_are_those_of_the_decoder(name, options):
         return
     tokens = jax.ShapeDtypeStruct((T,), jnp.int32)
     assert cost.total.multiply_adds == multiply_adds(model, tokens)
+
+
+def paper(n, m, f, vocab, t, s):
+    """Multiply-adds of an encoder and a decoder of n layers, and of the logits."""
+    encoder = 4 * s * m**2 + 2 * s**2 * m + 2 * s * m * f
+    own = 4 * t * m**2 + 2 * t**2 * m
+    cross = 2 * t * m**2 + 2 * s * m**2 + 2 * t * s * m
+    return n * encoder, n * (own + cross + 2 * t * m * f), t * m * vocab
+
+
+@pytest.mark.parametrize("size", ["base", "big"])
+def test_the_transformer_reduces_to_the_formulas_of_its_parts(size):
+    """h d = h e = m, whatever h."""
+    made, t, s = presets[f"transformer-{size}"], 29, 31
+    m, f = (512, 2048) if size == "base" else (1024, 4096)
+    cost = flops.model_flops(made, t, s)
+    encoder, decoder, logits = paper(6, m, f, 37000, t, s)
+    assert flops.stack_flops(made.encoder(), s).total.multiply_adds == encoder
+    assert flops.stack_flops(made, t, s).total.multiply_adds == decoder
+    assert cost.logits == flops.Cost(logits, 0)
+    assert cost.total.multiply_adds == encoder + decoder + logits
+    cross = flops.stack_flops(made, t, s).cross
+    assert cross.scores.multiply_adds == cross.mixing.multiply_adds == 6 * t * s * m
+    assert cost.scores.multiply_adds == 6 * (s * s + t * t + t * s) * m
+    assert cost.feed_forward.multiply_adds == 6 * 2 * (s + t) * m * f
+    assert flops.model_flops(made, t) == flops.model_flops(made, t, t)
+
+
+PAPERS = [name for name in presets if name.startswith(("transformer", "bert"))]
+BOTH_WAYS = {"num_encoder_layers": 3, "cross_mechanism": Linear(), "qk_norm": True}
+OTHERS = {
+    "decoder, post-norm with a last norm": DecoderConfig(
+        **cases.SIZES, norm_placement="post", final_norm=True, use_bias=True
+    ),
+    "decoder, pre-norm without": DecoderConfig(
+        **cases.SIZES, final_norm=False, embedding_scale="sqrt"
+    ),
+    "encoder, all heads": EncoderConfig(
+        **cases.SIZES,
+        num_types=3,
+        embedding_norm=True,
+        pooling="mean",
+        num_classes=3,
+        masked_lm=True,
+    ),
+    "encoder, all heads, biases, RMS, untied": EncoderConfig(
+        **cases.SIZES,
+        masked_lm=True,
+        embedding_norm=True,
+        norm="rms",
+        tie_embeddings=False,
+        use_bias=True,
+    ),
+    "encoder without heads, untied": EncoderConfig(**cases.SIZES, tie_embeddings=False),
+    "encoder-decoder, linear between": EncoderDecoderConfig(**cases.SIZES, **BOTH_WAYS),
+    "encoder-decoder, last norms, learned": EncoderDecoderConfig(
+        **cases.SIZES,
+        final_norm=True,
+        positions="learned",
+        tie_embeddings=False,
+        use_bias=False,
+        encoder_mechanism=RandomSynthesizer(),
+    ),
+}
+PARAMETERS = {name: presets[name] for name in PAPERS} | OTHERS
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_are_those_of_the_model(name):
+    made = PARAMETERS[name]
+    cost = flops.model_flops(made, T)
+    assert cost.total.parameters == count_parameters(made)
+    assert cost.total == sum(cost, flops.Cost())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"encoder_mechanism": Linear(), "cross_mechanism": Linear()},
+        {"mechanism": RandomSynthesizer(), "positions": "learned", **BOTH_WAYS},
+    ],
+    ids=["softmax", "linear", "other"],
+)
+def test_counts_are_those_of_the_encoder_decoder(options):
+    made = EncoderDecoderConfig(**cases.SIZES | options)
+    model = nnx.eval_shape(lambda: EncoderDecoder(made, rngs=nnx.Rngs(0)))
+    source, target = (jax.ShapeDtypeStruct((n,), jnp.int32) for n in (S, T))
+    total = flops.model_flops(made, T, S).total.multiply_adds
+    assert total == multiply_adds(model, source, target)
+
+
+def test_counts_are_those_of_the_encoder_and_its_heads():
+    made = OTHERS["encoder, all heads"]
+    model = nnx.eval_shape(lambda: Encoder(made, rngs=nnx.Rngs(0)))
+    graph, params = nnx.split(model)
+
+    def everything(params, tokens):
+        model = nnx.merge(graph, params)
+        x = model(tokens)
+        return model.token_logits(x), model.class_logits(x)
+
+    tokens = jax.ShapeDtypeStruct((T,), jnp.int32)
+    counted = products(jax.make_jaxpr(everything)(params, tokens).jaxpr)
+    # The mean over tokens is a product with ones in the program.
+    cost = flops.model_flops(made, T)
+    assert cost.total.multiply_adds == counted - T * M
+    assert cost.heads.multiply_adds == T * M**2 + M**2 + M * 3
+    bare = flops.model_flops(EncoderConfig(**cases.SIZES), T)
+    assert bare.logits == bare.heads == flops.Cost()
+    stack = flops.stack_flops(made, T).total
+    assert bare.total.multiply_adds == stack.multiply_adds
+
+
+def test_models_that_cannot_be_counted_are_refused():
+    made = presets["transformer-base"]
+    for lengths, message in (
+        ((513, 3), "t: got 513 tokens a row; expected at most max_length = 512"),
+        ((3, 513), "s: got 513 tokens a row; expected at most max_length = 512"),
+        ((-1, 3), "t: got -1; expected an int >= 0"),
+        ((3, -1), "s: got -1; expected an int >= 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            flops.model_flops(made, *lengths)
+    with pytest.raises(ValueError, match="s: got 3 for EncoderConfig; expected None"):
+        flops.model_flops(presets["bert-base"], 3, 3)
+    for config in (StackConfig(**cases.SIZES), made.encoder()):
+        with pytest.raises(TypeError, match=r"config: got \w+; expected DecoderConfig"):
+            flops.model_flops(config, 3)
 
 
 def test_xla_counts_as_many_operations():

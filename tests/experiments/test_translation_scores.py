@@ -47,6 +47,17 @@ def test_signatures_say_how():
     assert "version:" in found["chrf_signature"]
 
 
+@pytest.mark.parametrize("side", ["hypotheses", "references"])
+def test_tokenised_text_is_warned_of(side):
+    """Contract 107; some blanks before full stops may be the author's."""
+    text = ["A file, a name.", "Open it.", "The end ."]
+    tokens = ["A file , a name .", "Open it .", "The end."]
+    sides = {"hypotheses": text, "references": text}
+    assert score(**sides)["bleu"] == pytest.approx(100)
+    with pytest.warns(UserWarning, match=f"{side}: 2 of 3 sentences have a blank"):
+        score(**sides | {side: tokens})
+
+
 def test_split_compounds():
     assert split_compounds("state-of-the-art text - here -x y-") == (
         "state ##AT##-##AT## of ##AT##-##AT## the ##AT##-##AT## art text - here -x y-"

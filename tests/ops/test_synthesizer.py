@@ -374,6 +374,19 @@ def test_blocks_of_rows_equal_the_plain_composition(x64, form, padded):
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_blocks_under_any_other_mask(x64, form):
+    """Not below a diagonal: blocks that all have all the keys, one of them filled."""
+    op, plain, make = FORMS[form]
+    *inputs, cotangent = make(**LONG_SIZES)
+    real = jnp.arange(LONG)[None] < jnp.asarray([[LONG - 2], [BLOCK - 1]])
+    mask = masks.prefix(BLOCK + 3) & masks.padding(real, real)
+    got = vjp(op, cotangent, *inputs, mask=mask)
+    want = vjp(plain, cotangent, *inputs, mask=mask)
+    for k, (x, y) in enumerate(zip(got, want, strict=True)):
+        assert_close(x, y, 1e-12, f"result {k}")
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_no_array_of_logits_is_kept(form):
     """Forward and backward hold at most one block of rows at a time."""
     op, plain, make = FORMS[form]
