@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from attn_jax.decoding._start import reads_source
 from attn_jax.nn._checks import check_sizes
@@ -87,8 +88,18 @@ def check_choice(temperature: Any, top_k: int | None, top_p: Any) -> None:
         )
 
 
-def penalties(alpha: Any, max_length: int) -> np.ndarray:
-    """((5 + n) / 6)^alpha for n = 1 .. max_length."""
+def length_penalties(alpha: float, max_length: int) -> Float[np.ndarray, " n"]:
+    """What `beam_search` divides log p by: ((5 + n) / 6)^alpha, n = 1 .. max_length.
+
+    Reference: Wu et al. 2016, equation 14, without its coverage penalty.
+
+    Args:
+      alpha: the exponent, of either sign.
+      max_length: tokens of the longest text.
+
+    Raises:
+      ValueError: alpha is no finite number, or a penalty leaves the range of float32.
+    """
     if not _is_number(alpha) or not math.isfinite(alpha):
         raise ValueError(
             f"alpha: got {alpha!r}; expected a finite number, the exponent of the "

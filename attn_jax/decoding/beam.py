@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Int32
 
-from attn_jax.decoding._checks import check_request, penalties
+from attn_jax.decoding._checks import check_request, length_penalties
 from attn_jax.decoding._start import (
     check_written,
     choose,
@@ -76,7 +76,7 @@ def beam_search(
             "that have ended are compared; greedy(...) and sample(...) need none"
         )
     check_request(model, prompt, valid, max_length, eos_id, bos_id)
-    penalty = penalties(alpha, max_length)
+    penalty = length_penalties(alpha, max_length)
     graph, state = nnx.split(model)
     bos, eos = optional_id(bos_id), optional_id(eos_id)
     sizes = {"beam_size": beam_size, "max_length": max_length}
@@ -167,7 +167,11 @@ def _extend(
     total = jnp.where(alive[:, :, None], total, -jnp.inf).reshape(b, -1)
 
     vocab = logits.shape[-1]
-    scores, index = jax.lax.top_k(total, min(2 * k, k * vocab))
+    # One hypothesis ranks its tokens by their logits, as `greedy` does: added to the
+    # log p of a long text, near ones become equal.
+    ranked = jnp.where(alive, logits[:, 0], -jnp.inf) if k == 1 else total
+    _, index = jax.lax.top_k(ranked, min(2 * k, k * vocab))
+    scores = jnp.take_along_axis(total, index, axis=1)
     parent, token = index // vocab, (index % vocab).astype(jnp.int32)
     tokens = jnp.take_along_axis(now.live.tokens, parent[:, :, None], axis=1)
     tokens = tokens.at[:, :, step].set(token)

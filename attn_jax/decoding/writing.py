@@ -184,14 +184,25 @@ def _choose(
     rows, vocab = logits.shape
     now = jax.random.fold_in(draw.rng, step)
     keys = jax.vmap(lambda row: jax.random.fold_in(now, row))(jnp.arange(rows))
-    scores = logits / draw.temperature.astype(logits.dtype)
     if top_k is None and draw.top_p is None:
+        scores = _tempered(logits, draw.temperature)
         return jax.vmap(jax.random.categorical)(keys, scores).astype(jnp.int32)
-    scores, ids = jax.lax.top_k(scores, vocab if top_k is None else top_k)
+    logits, ids = jax.lax.top_k(logits, vocab if top_k is None else top_k)
+    scores = _tempered(logits, draw.temperature)
     if draw.top_p is not None:
         scores = _nucleus(scores, draw.top_p)
     place = jax.vmap(jax.random.categorical)(keys, scores)
     return jnp.take_along_axis(ids, place[:, None], axis=1)[:, 0]
+
+
+def _tempered(
+    logits: Float[Array, "b k"], temperature: Float[Array, ""]
+) -> Float[Array, "b k"]:
+    """Logits over the temperature, the greatest of them 0 however low that is."""
+    # A subnormal temperature counts as 0 on many devices, and 0 / 0 is no number.
+    least = jnp.finfo(logits.dtype).tiny
+    temperature = jnp.maximum(temperature.astype(logits.dtype), least)
+    return (logits - jnp.max(logits, axis=-1, keepdims=True)) / temperature
 
 
 def _nucleus(

@@ -71,6 +71,23 @@ def test_reduces_to_greedy_with_a_beam_of_one():
         np.testing.assert_array_equal(found[:, 0], tokens)
 
 
+@pytest.mark.parametrize("eos", [0, 2])
+def test_a_beam_of_one_sees_what_greedy_sees_after_a_long_text(eos):
+    """Added to log p of 15 tokens, two logits one step of float32 apart are equal."""
+    logits = np.zeros((16, 50), np.float32)
+    logits[:, 0] = -9
+    logits[:, 1] = 1
+    logits[15, 2] = np.nextafter(np.float32(1), np.float32(2))
+    model = toys.Fixed(logits)
+    prompt = np.zeros((1, 1), int)
+    tokens = greedy(model, prompt, max_length=17, eos_id=eos)
+    assert tokens[0, 15] == 2, "the greater logit"
+    found, _ = beam_search(
+        model, prompt, beam_size=1, alpha=0.6, max_length=17, eos_id=eos
+    )
+    np.testing.assert_array_equal(found[:, 0], tokens)
+
+
 def test_the_search_stops_when_no_row_can_get_better():
     """Later logits are NaN: two steps end two texts, and a third can't be better.
 
