@@ -30,8 +30,11 @@ def count_parameters(config: StackConfig, *, embeddings: bool = True) -> int:
       config: of any model.
       embeddings: whether embeddings of tokens, positions and types (and an untied
         output layer) count.
+
+    Raises:
+      TypeError: it is the config of no model.
     """
-    build = MODELS[type(config)]
+    build = _model_of(config)
     model = nnx.eval_shape(lambda: build(config, rngs=nnx.Rngs(0)))
     total = 0
     for path, leaf in jax.tree_util.tree_leaves_with_path(nnx.state(model)):
@@ -39,3 +42,15 @@ def count_parameters(config: StackConfig, *, embeddings: bool = True) -> int:
         if embeddings or "'embedding'" not in name.split("]")[0]:
             total += math.prod(leaf.shape)
     return total
+
+
+def _model_of(config: StackConfig) -> Any:
+    """The model that a config, or a subclass of it, is of."""
+    for kind in type(config).__mro__:
+        if kind in MODELS:
+            return MODELS[kind]
+    names = ", ".join(kind.__name__ for kind in MODELS)
+    raise TypeError(
+        f"config: got {type(config).__name__}; expected one of {names}, or a subclass; "
+        "pass the config that the model is built from"
+    )

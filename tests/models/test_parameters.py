@@ -1,5 +1,6 @@
 """Counting parameters, and the named configs."""
 
+import dataclasses
 import time
 
 import jax
@@ -159,3 +160,19 @@ def test_count_of_bert_base():
     assert models.count_parameters(made) == 109_482_240
     assert tables + 2 * m + 12 * layer + pooler == 109_482_240
     assert models.count_parameters(made, embeddings=False) == 109_482_240 - tables
+
+
+def test_a_subclass_of_a_config_is_of_the_same_model():
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Mine(models.DecoderConfig):
+        note: str = ""
+
+    made = config()
+    values = {f.name: getattr(made, f.name) for f in dataclasses.fields(made)}
+    assert models.count_parameters(Mine(**values)) == models.count_parameters(made)
+
+
+def test_the_config_of_no_model_is_refused(plain_errors):
+    expected = "config: got AttentionConfig; expected one of DecoderConfig, "
+    with pytest.raises(TypeError, match=expected):
+        models.count_parameters(nn.AttentionConfig(d_model=4, num_heads=1))
