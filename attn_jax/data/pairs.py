@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int32, Int64
+from jaxtyping import Bool, Float32, Int32, Int64, Integer
 
 from attn_jax.data._checks import fail, integer
 from attn_jax.data._random import random_words
 
+Tokens = Sequence[int] | Integer[np.ndarray, " _"]
 _FIRST_LENGTH = 16
 _MULTIPLE = 8
 
@@ -72,8 +73,8 @@ class PairBatches:
 
     def __init__(
         self,
-        source: Sequence[Sequence[int]],
-        target: Sequence[Sequence[int]],
+        source: Sequence[Tokens],
+        target: Sequence[Tokens],
         *,
         bos_id: int,
         eos_id: int,
@@ -214,8 +215,8 @@ class _Epoch(NamedTuple):
 
 
 def pair_batches(
-    source: Sequence[Sequence[int]],
-    target: Sequence[Sequence[int]],
+    source: Sequence[Tokens],
+    target: Sequence[Tokens],
     *,
     bos_id: int,
     eos_id: int,
@@ -303,7 +304,7 @@ def _check_lengths(lengths: Sequence[int], max_length: int) -> None:
 
 
 def _longest_sides(
-    source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]
+    source: Sequence[Tokens], target: Sequence[Tokens]
 ) -> Int64[np.ndarray, " i"]:
     """Tokens of the longer side of each pair, its eos included."""
     if len(source) != len(target) or not len(source):
@@ -366,9 +367,9 @@ def _permutation(
     return np.argsort(words[0], kind="stable")
 
 
-def _flat(argument: str, sentences: Sequence[Sequence[int]]) -> _Side:
+def _flat(argument: str, sentences: Sequence[Tokens]) -> _Side:
     ends = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
-    tokens = np.fromiter((i for one in sentences for i in one), np.int32, int(ends[-1]))
+    tokens = np.concatenate([np.asarray(one, np.int32) for one in sentences])
     if len(tokens) and tokens.min() < 1:
         place = int(np.searchsorted(ends, np.argmin(tokens), side="right")) - 1
         fail(
