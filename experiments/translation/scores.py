@@ -17,9 +17,11 @@ import numpy as np
 from attn_jax.data import ParallelText
 
 NULL = ""
+# IBM model 1 holds every couple of words at once: 4.5 million pairs would take 100 GB.
+DICTIONARY_PAIRS = 100_000
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*|[^\w\s]|_")
 _COMPOUND = re.compile(r"(\S)-(\S)")
-_TOKENISED = re.compile(r"\w [.,](?:\s|$)")
+_TOKENISED = re.compile(r"(?<=\w) [.,](?=\s|$)|@-@|##AT##")
 _NO_BLANK_BEFORE = re.compile(r"\s+([.,;:!?)\]}%])")
 _NO_BLANK_AFTER = re.compile(r"([(\[{])\s+")
 
@@ -35,7 +37,8 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any
         bleu, bleu_signature, chrf, chrf_signature, and sentences, their number.
 
     Warns:
-        UserWarning: most sentences of a side look tokenised.
+        UserWarning: more than half of a side looks tokenised. sacrebleu tokenises
+            itself; on text that is tokenised already its numbers are too high.
     """
     _check(hypotheses, references)
     _warn_of_tokens("hypotheses", hypotheses)
@@ -117,9 +120,24 @@ class Dictionary:
 def dictionary_baseline(
     training: ParallelText, sources: Iterable[str], *, iterations: int = 5
 ) -> list[str]:
-    """Each source translated word for word, by a dictionary learnt from training."""
-    dictionary = learn_dictionary(training, iterations=iterations)
+    """Each source translated word for word, by a dictionary learnt from training.
+
+    It is learnt from DICTIONARY_PAIRS pairs at most, evenly spaced.
+    """
+    few = evenly_spaced(training, DICTIONARY_PAIRS)
+    dictionary = learn_dictionary(few, iterations=iterations)
     return [dictionary.translate(source) for source in sources]
+
+
+def evenly_spaced(pairs: ParallelText, most: int) -> ParallelText:
+    """At most so many of the pairs, from the first on at equal distances."""
+    if len(pairs) <= most:
+        return pairs
+    chosen = [i * len(pairs) // most for i in range(most)]
+    source, target = (
+        [side[i] for i in chosen] for side in (pairs.source, pairs.target)
+    )
+    return ParallelText(source, target, pairs.names)
 
 
 def learn_dictionary(training: ParallelText, *, iterations: int = 5) -> Dictionary:
@@ -201,11 +219,12 @@ def _groups(source: list[list[int]], target: list[list[int]]) -> np.ndarray:
 
 def _warn_of_tokens(name: str, side: Sequence[str]) -> None:
     """BLEU tokenises by itself: text in tokens has a score of its own."""
-    found = sum(bool(_TOKENISED.search(line)) for line in side)
-    if 2 * found > len(side):
+    found = [match.group() for match in map(_TOKENISED.search, side) if match]
+    if 2 * len(found) > len(side):
+        seen = ", ".join(map(repr, sorted(set(found))))
         warnings.warn(
-            f"{name}: {found} of {len(side)} sentences have a blank before a full stop "
-            "or a comma; expected text that somebody would read, since the score of "
+            f"{name}: {len(found)} of {len(side)} sentences have {seen}, as tokenised "
+            "text does; expected text that somebody would read, since the score of "
             "tokenised text compares with no other; join the tokens first",
             stacklevel=3,
         )

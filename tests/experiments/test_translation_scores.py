@@ -7,9 +7,11 @@ from collections import defaultdict
 import pytest
 
 from attn_jax.data import ParallelText
+from experiments.translation import scores
 from experiments.translation.scores import (
     copy_baseline,
     dictionary_baseline,
+    evenly_spaced,
     learn_dictionary,
     paper_bleu,
     score,
@@ -48,14 +50,31 @@ def test_signatures_say_how():
 
 
 @pytest.mark.parametrize("side", ["hypotheses", "references"])
-def test_tokenised_text_is_warned_of(side):
-    """Contract 107; some blanks before full stops may be the author's."""
+@pytest.mark.parametrize(
+    ("tokens", "seen"),
+    [
+        (["A file , a name .", "Open it .", "The end."], "' ,', ' .'"),
+        (["A file, a @-@ name.", "Open @-@ it.", "The end."], "'@-@'"),
+        (["A file ##AT##-##AT## name.", "Open it .", "The end."], "' .', '##AT##'"),
+    ],
+)
+def test_tokenised_text_is_warned_of(side, tokens, seen):
+    """Contract 107: on either side, and the numbers come all the same."""
     text = ["A file, a name.", "Open it.", "The end ."]
-    tokens = ["A file , a name .", "Open it .", "The end."]
-    sides = {"hypotheses": text, "references": text}
-    assert score(**sides)["bleu"] == pytest.approx(100)
-    with pytest.warns(UserWarning, match=f"{side}: 2 of 3 sentences have a blank"):
-        score(**sides | {side: tokens})
+    sides = {"hypotheses": text, "references": text} | {side: tokens}
+    said = f"{side}: 2 of 3 sentences have {seen}, as"
+    with pytest.warns(UserWarning, match=said) as caught:
+        assert score(**sides)["sentences"] == 3
+    assert caught[0].filename == __file__
+
+
+def test_a_few_such_marks_are_the_authors():
+    """Half of the sentences is not most of them; French has blanks before ! and ?."""
+    for text in (
+        ["A file, a name.", "The end ."],
+        ["C'est la fin !", "Est-ce la fin ?", "Il y en a trois..."],
+    ):
+        assert score(text, text)["bleu"] == pytest.approx(100)
 
 
 def test_split_compounds():
@@ -160,6 +179,19 @@ def test_dictionary_baseline_keeps_what_it_does_not_know():
     )
     assert found == ["kleines Haus (kleines Buch), 3 X-rays: Haus!"]
     assert dictionary_baseline(TRAINING, ["Unknown small"]) == ["Unknown kleines"]
+
+
+def test_the_dictionary_is_learnt_from_some_pairs_of_a_large_corpus(monkeypatch):
+    """Evenly spaced, so from all parts of it; the others don't count."""
+    few = evenly_spaced(TRAINING, 3)
+    assert few.source == ["the house", "the book", "a small house"]
+    assert few.target == ["das Haus", "das Buch", "ein kleines Haus"]
+    assert evenly_spaced(TRAINING, 5) == TRAINING
+    monkeypatch.setattr(scores, "DICTIONARY_PAIRS", 3)
+    words = learn_dictionary(few).table
+    assert dictionary_baseline(TRAINING, ["small book"]) == [
+        f"{words['small']} {words['book']}"
+    ]
 
 
 def test_a_word_that_nothing_answers_vanishes():
