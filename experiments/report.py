@@ -3,7 +3,8 @@
     python -m experiments.report                     write the page again
     python -m experiments.report runs/compare/demo   take a run into it first
 
-A run with several seeds stands beside one with a single seed.
+A run with several seeds stands beside one with a single seed, and so does one that
+names itself otherwise than by its preset.
 """
 
 import importlib
@@ -48,9 +49,11 @@ def take(workdir: Path) -> None:
 
 
 def _title(results: Mapping[str, Any]) -> str:
-    """The preset, and the number of seeds where there are several."""
+    """The run's own title or its preset, and how many seeds where there are several."""
     seeds = len(results["config"]["seeds"])
-    return results["preset"] + (f"-seeds{seeds}" if seeds > 1 else "")
+    return results.get("title", results["preset"]) + (
+        f"-seeds{seeds}" if seeds > 1 else ""
+    )
 
 
 def _figure(results: Mapping[str, Any], name: str) -> Path:

@@ -1,34 +1,41 @@
 """What a work directory holds, and whether a run may go on in it.
 
-    config.json            what all models in here have in common
-    metrics.jsonl          one object a line, of every model
+    config.json            what all runs in here have in common
+    metrics.jsonl          one object a line, of every run
     tensorboard/           the same as events
-    checkpoints/<run>/     states of a model and seed, the latest two
-    finished/<run>.json    the numbers of a model and seed that is done
-    results.json           the table of the last command, see `results`
+    checkpoints/<run>/     the latest states of a run
+    finished/<run>.json    the numbers of a run that is done, where there are several
+    results.json           what the last command found, see `results`
     figures/               drawn from results.json
 
-A run is one model with one seed.
+A run is one model with one seed. An experiment may keep more in here.
 """
 
 import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from experiments.common.command_line import option
 from experiments.common.errors import fail
 
 OURS = ("metrics.jsonl", "checkpoints", "finished", "results.json", "tensorboard")
 
 
 class Workdir:
-    """A directory in which one experiment runs, however often it is interrupted."""
+    """A directory in which one experiment runs, however often it is interrupted.
 
-    def __init__(self, path: Path) -> None:
+    may_differ: fields of the config that are not the same for all commands in here.
+    """
+
+    def __init__(self, path: Path, may_differ: Sequence[str]) -> None:
         self.path = path
+        # These two are no options of the command that goes on here.
+        names = [name for name in may_differ if name not in ("preset", "workdir")]
+        self._may_differ = ", ".join(map(option, names))
 
     @property
     def results(self) -> Path:
@@ -57,10 +64,17 @@ class Workdir:
         names = os.listdir(folder) if folder.is_dir() else []
         return max((int(name) for name in names if name.isdigit()), default=0)
 
+    def config(self) -> dict[str, Any] | None:
+        """What the runs in here have in common, None where there are none yet."""
+        try:
+            return read_json(self.path / "config.json")
+        except (OSError, ValueError) as error:
+            self._refuse(f"which cannot be read ({error})", "what a run left there")
+
     def check(self, config: dict[str, Any]) -> None:
         """Raise unless the directory is free, or holds runs of this config."""
+        there = self.config()
         try:
-            there = read_json(self.path / "config.json")
             for file in (self.path / "finished").glob("*.json"):
                 read_json(file)
             foreign = [name for name in OURS if (self.path / name).exists()]
@@ -71,11 +85,10 @@ class Workdir:
         if there is not None and (different := differences(there, config)):
             self._refuse(
                 f"which holds a run with another config ({'; '.join(different)})",
-                "the same config (the number of steps, --mechanisms and --seeds may "
-                "differ)",
+                f"the same config ({self._may_differ} may differ)",
             )
 
-    def _refuse(self, why: str, expected: str) -> None:
+    def _refuse(self, why: str, expected: str) -> NoReturn:
         remedy = "pass another --workdir, or remove this one to begin anew"
         fail("workdir", f"{self.path}, {why}", expected, remedy)
 

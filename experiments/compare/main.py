@@ -18,7 +18,7 @@ from experiments.common.interrupts import complain, sigterm_interrupts
 from experiments.common.workdir import Workdir, read_json, write_json
 from experiments.compare import plot
 from experiments.compare.command_line import PROGRAM, parse
-from experiments.compare.config import CompareConfig
+from experiments.compare.config import NOT_SHARED, CompareConfig
 from experiments.compare.live import Display, make_display
 from experiments.compare.results import assemble, shared_config
 from experiments.compare.rows import Row, make_rows, split_names
@@ -66,7 +66,7 @@ def prepare(arguments: Sequence[str]) -> Plan:
     split_names(config.mechanisms)
     text = load_text(config)
     rows = make_rows(config)
-    workdir = Workdir(config.directory())
+    workdir = Workdir(config.directory(), NOT_SHARED)
     workdir.check(shared_config(config, text))
     for name in (run_name(row, seed) for row, seed in _runs(rows, config)):
         done = max(workdir.latest_step(name), _steps(workdir.finished(name)))

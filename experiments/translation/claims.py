@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.common.claim import Claim
+from experiments.translation.config import departures
 
 CAUTION = (
     "A small model, trained on help pages: its BLEU says nothing about the paper's "
@@ -12,8 +13,8 @@ CAUTION = (
 
 
 def claims(results: Mapping[str, Any]) -> list[Claim]:
-    """The claim of Vaswani et al. 2017, for runs of its own mechanism."""
-    if results["config"]["mechanism"] != "softmax" or results["config"]["synthetic"]:
+    """The claim of Vaswani et al. 2017, for runs with its attention throughout."""
+    if departures(results["config"]) or results["config"]["synthetic"]:
         return []
     test, words = results["test"]["bleu"], results["baselines"]["dictionary"]["bleu"]
     return [

@@ -1,12 +1,12 @@
 """The command line: a preset, then fields of the config."""
 
-import math
 from collections.abc import Sequence
 
+from attn_jax.decoding import length_penalties
 from attn_jax.nn import MECHANISMS
 from experiments.common import command_line
 from experiments.common.command_line import at_least, option
-from experiments.common.errors import fail
+from experiments.common.errors import UserError, fail
 from experiments.translation.config import PRESETS, TranslationConfig
 
 PROGRAM = "python -m experiments.translation"
@@ -34,8 +34,10 @@ def check(config: TranslationConfig) -> None:
         value = getattr(config, name)
         if value is not None:
             MECHANISMS[value]
-    if not math.isfinite(config.alpha):
-        fail("--alpha", config.alpha, "a finite number", "0 is no length penalty")
+    try:
+        length_penalties(config.alpha, config.max_length + config.extra_length)
+    except ValueError as error:
+        raise UserError(f"--{error}") from error
     for name in ("dropout_rate", "label_smoothing"):
         value = getattr(config, name)
         if not 0 <= value < 1:

@@ -1,4 +1,4 @@
-"""The Transformer of 2017 on sentence pairs: one model, trained and measured.
+r"""The Transformer of 2017 on sentence pairs: one model, trained and measured.
 
 What the paper says. A model of attention alone translates better than recurrent and
 convolutional ones, for a fraction of the training: 27.3 BLEU from English to German
@@ -24,14 +24,20 @@ LibreOffice's help pages, which are split by page.
 Commands.
 
     python -m experiments.translation smoke
+    python -m experiments.translation reversal
     python -m experiments.translation libreoffice-en-de --data PREPARED_FOLDER
-    python -m experiments.translation libreoffice-en-de --mechanism factorized_random
+    python -m experiments.translation libreoffice-en-de --data PREPARED_FOLDER \
+        --mechanism factorized_random
+    python -m experiments.translation libreoffice-en-fr --data OTHER_FOLDER
+    python -m experiments.translation wmt14-en-de-base --tfds-dir PREPARED_FOLDER
 
 `python -m experiments.translation.prepare --help` says how to get the help pages. For
 WMT14, prepare `wmt14_translate/de-en` with tensorflow-datasets first; nothing here
-downloads anything. Expected numbers stand in docs/results.md.
+downloads anything. Each choice of attention has a work directory of its own, see
+`variant`. Expected numbers stand in docs/results.md.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,7 +54,6 @@ NOT_SHARED = (
     "average",
     "beam_size",
     "alpha",
-    "extra_length",
     "checkpoint_every",
     "log_every",
     "eval_every",
@@ -91,7 +96,9 @@ class TranslationConfig:
       checkpoint_every, log_every, eval_every: steps between two.
       eval_sentences: validation sentences translated at each evaluation, greedily.
       map_sentence: which test sentence the attention maps show.
-      workdir: where everything is written. None is runs/translation/PRESET.
+      workdir: where everything is written. None is
+        runs/translation/VARIANT: the preset, and how the attention differs from the
+        paper's.
     """
 
     preset: tyro.conf.Suppress[str] = "smoke"
@@ -137,7 +144,33 @@ class TranslationConfig:
 
     def directory(self) -> Path:
         """The work directory."""
-        return self.workdir or Path("runs", "translation", self.preset)
+        return self.workdir or Path("runs", "translation", variant(self))
+
+
+def variant(config: TranslationConfig) -> str:
+    """The preset, and how the attention differs from the paper's.
+
+    Names the work directory and the results, so that variants stand beside each other.
+    """
+    return "-".join([config.preset, *departures(asdict(config))])
+
+
+def departures(config: Mapping[str, Any]) -> list[str]:
+    """How the attention of a config differs from the paper's: in nothing, if empty.
+
+    >>> departures({"mechanism": "linear", "encoder_mechanism": "softmax",
+    ...             "cross_mechanism": "linear", "exclusive": True})
+    ['linear', 'encoder_softmax', 'cross_linear', 'exclusive']
+    """
+    decoder, cross = config["mechanism"], config["cross_mechanism"]
+    encoder = config["encoder_mechanism"] or decoder
+    names = {
+        decoder: decoder != "softmax",
+        f"encoder_{encoder}": encoder != decoder,
+        f"cross_{cross}": cross != "softmax",
+        "exclusive": config["exclusive"],
+    }
+    return [name for name, differs in names.items() if differs]
 
 
 _BASE = TranslationConfig()

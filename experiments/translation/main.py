@@ -20,7 +20,7 @@ from experiments.common.interrupts import complain, sigterm_interrupts
 from experiments.common.workdir import Workdir, write_json
 from experiments.translation import plot, results, table
 from experiments.translation.command_line import PROGRAM, parse
-from experiments.translation.config import TranslationConfig
+from experiments.translation.config import NOT_SHARED, TranslationConfig
 from experiments.translation.corpus import Corpus, load_corpus
 from experiments.translation.training import (
     RUN,
@@ -81,7 +81,7 @@ def prepare(arguments: Sequence[str]) -> Plan:
     """Everything that can be wrong, looked at before anything is computed."""
     config = parse(arguments)
     corpus = load_corpus(config)
-    workdir = Workdir(config.directory())
+    workdir = Workdir(config.directory(), NOT_SHARED)
     if config.map_sentence >= len(corpus.test):
         expected = f"below {len(corpus.test)}, the number of test sentences"
         fail("--map-sentence", config.map_sentence, expected, "name another one")
@@ -105,11 +105,26 @@ def _vocabulary(
 ) -> Vocabulary:
     """The one in the work directory, or one learnt from the training pairs."""
     path = workdir.path / "vocabulary.json"
-    if path.exists():
-        return load_vocabulary(path)
-    return train_vocabulary(
-        [*corpus.train.source, *corpus.train.target], config.vocab_size
-    )
+    if not path.exists():
+        texts = [*corpus.train.source, *corpus.train.target]
+        try:
+            return train_vocabulary(texts, config.vocab_size)
+        except ValueError as error:
+            # What it calls size is --vocab-size here.
+            raise UserError(f"--vocab-{error}") from error
+    vocabulary = load_vocabulary(path)
+    recorded = (workdir.config() or {}).get("vocabulary_fingerprint")
+    if recorded is not None:
+        owner = str(workdir.path / "config.json")
+        vocabulary.check_fingerprint(recorded, owner=owner)
+    if vocabulary.size != config.vocab_size:
+        fail(
+            "--vocab-size",
+            f"{config.vocab_size}, while {path} has {vocabulary.size} pieces",
+            f"{vocabulary.size}",
+            "pass that, or another --workdir",
+        )
+    return vocabulary
 
 
 def run(plan: Plan) -> None:

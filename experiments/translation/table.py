@@ -81,25 +81,48 @@ def notes(results: Mapping[str, Any]) -> list[str]:
         "tokenised, split BLEU: to compare with Vaswani et al. 2017 alone, "
         f"{test['tokenised_compound_split_bleu_signature']}",
         "copy: the source as its own translation; dictionary: word for word, by IBM "
-        "model 1 on the training pairs",
+        f"model 1 on {_dictionary_pairs(results)}",
         "validation loss: nats a piece, without smoothing, of the parameters at that "
         "step, not of a mean",
     ]
+
+
+def _dictionary_pairs(results: Mapping[str, Any]) -> str:
+    there = results["corpus"]["pairs"]["train"]
+    used = results.get("dictionary_pairs", there)
+    few = f"{used:,} of the {there:,} training pairs, evenly spaced"
+    return few if used < there else "the training pairs"
+
+
+def attention(config: Mapping[str, Any]) -> str:
+    """Which mechanism attends where.
+
+    >>> attention({"mechanism": "linear", "encoder_mechanism": None,
+    ...            "cross_mechanism": "softmax", "exclusive": True})
+    'exclusive self-attention linear, cross-attention softmax'
+    """
+    decoder = config["mechanism"]
+    encoder = config["encoder_mechanism"] or decoder
+    both = (
+        encoder if encoder == decoder else f"{encoder} (encoder), {decoder} (decoder)"
+    )
+    exclusive = "exclusive " if config["exclusive"] else ""
+    return (
+        f"{exclusive}self-attention {both}, cross-attention {config['cross_mechanism']}"
+    )
 
 
 def scale(results: Mapping[str, Any]) -> str:
     """How large the run was, where and with what."""
     config, corpus, device = results["config"], results["corpus"], results["device"]
     seconds, rate = results["seconds"], results["tokens_per_second"]
-    mechanisms = f"{config['mechanism']} in the decoder"
-    if config["encoder_mechanism"] not in (None, config["mechanism"]):
-        mechanisms += f", {config['encoder_mechanism']} in the encoder"
     return (
         f"`{results['command']}` at commit {results['commit'] or 'unknown'}, "
         f"{device['kind']} ({device['cores']} cores), jax "
         f"{results['versions']['jax']}. {config['num_layers']} + "
-        f"{config['num_layers']} layers of width {config['d_model']}, {mechanisms}, "
-        f"{results['parameters']:,} parameters; {config['steps']:,} steps, "
+        f"{config['num_layers']} layers of width {config['d_model']}, "
+        f"{attention(config)}, {results['parameters']:,} parameters; "
+        f"{config['steps']:,} steps, "
         f"{results['epochs']:.1f} epochs of {corpus['pairs']['train']:,} pairs "
         f"({corpus['name']}). Training took {seconds['training'] / 60:.0f} minutes at "
         f"{rate or 0:,.0f} target pieces a second, compiling "

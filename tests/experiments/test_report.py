@@ -44,3 +44,11 @@ def test_a_row_that_was_trained_in_stages_is_marked():
     marked = [note for note in notes(results) if "in stages" in note]
     assert len(marked) == 1
     assert marked[0].startswith(f"{results['rows'][2]['model']}: ")
+
+
+def test_a_run_that_names_itself_stands_under_that_name():
+    results = {"preset": "small", "config": {"seeds": [0]}}
+    assert report._title(results) == "small"
+    assert report._title(results | {"title": "small-linear"}) == "small-linear"
+    seeds = {"config": {"seeds": [0, 1]}}
+    assert report._title(results | seeds) == "small-seeds2"
