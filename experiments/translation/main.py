@@ -148,7 +148,8 @@ def run(plan: Plan) -> None:
         config, plan.command, corpus, program, trained, translations, seconds
     )
     write_json(workdir.results, found)
-    _write_lines(workdir.path / f"test.{config.target}.translated", translations)
+    texts = [translation.text for translation in translations]
+    _write_lines(workdir.path / f"test.{config.target}.translated", texts)
     plot.draw(found, workdir.figures)
     table.show(found)
     print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")

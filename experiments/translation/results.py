@@ -8,9 +8,10 @@ import numpy as np
 from attn_jax.models import count_parameters
 from experiments.common import provenance
 from experiments.translation import scores
-from experiments.translation.config import TranslationConfig
+from experiments.translation.config import TranslationConfig, variant
 from experiments.translation.corpus import Corpus
 from experiments.translation.training import SECONDS, Program, Trained
+from experiments.translation.translating import Translation
 
 SAMPLES = 8
 HEADS = 2
@@ -22,14 +23,16 @@ def assemble(
     corpus: Corpus,
     program: Program,
     trained: Trained,
-    translations: list[str],
+    translations: list[Translation],
     seconds: float,
 ) -> dict[str, Any]:
     """The results of a run whose test sentences are translated."""
     data = program.data
+    texts = [translation.text for translation in translations]
     return {
         "experiment": "translation",
         "preset": config.preset,
+        "title": variant(config),
         "command": command,
         "config": {
             **config.shared(),
@@ -54,9 +57,10 @@ def assemble(
         "tokens_per_second": trained.tokens_per_second,
         "averaged_steps": trained.averaged,
         "curve": trained.curve,
-        "test": judge(translations, corpus.test.target),
+        "test": judge(texts, corpus.test.target),
         "baselines": _baselines(config, corpus),
-        "samples": _samples(corpus, translations),
+        "dictionary_pairs": min(len(corpus.train), scores.DICTIONARY_PAIRS),
+        "samples": _samples(corpus, texts),
         "attention": _attention(config, corpus, program, trained, translations),
     }
 
@@ -101,14 +105,13 @@ def _attention(
     corpus: Corpus,
     program: Program,
     trained: Trained,
-    translations: list[str],
+    translations: list[Translation],
 ) -> dict[str, Any]:
     """What heads of the last layers attend to when they write one translation."""
     vocabulary, i = program.data.vocabulary, config.map_sentence
     room = config.max_length - 1
     source = [*vocabulary.encode(corpus.test.source[i])[:room], vocabulary.eos_id]
-    written = vocabulary.encode(translations[i])[: room + config.extra_length]
-    target = [vocabulary.bos_id, *written]
+    target = [vocabulary.bos_id, *translations[i].ids]
     model = program.with_params(trained.params)
     weights = model.attention_weights(jnp.asarray([source]), jnp.asarray([target]))
     sides = {

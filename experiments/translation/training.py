@@ -1,11 +1,13 @@
 """The model, its training step, and a run from where it was left to its end."""
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from flax import nnx
 from jaxtyping import PyTree
 
@@ -15,6 +17,7 @@ from attn_jax.nn import MECHANISMS
 from attn_jax.ops import masks
 from attn_jax.train import (
     Checkpointer,
+    CheckpointWriteError,
     MetricLogger,
     TrainState,
     TrainStep,
@@ -27,13 +30,14 @@ from attn_jax.train import (
     noam_schedule,
     read_metrics,
 )
-from experiments.common.workdir import Workdir
+from experiments.common.workdir import Workdir, read_json, write_json
 from experiments.translation.config import TranslationConfig
 from experiments.translation.corpus import Corpus
 from experiments.translation.scores import score
 from experiments.translation.translating import Translator
 
 RUN = "translation"
+CHUNK = 100_000
 LOSS, BLEU, SECONDS = "validation_loss", "validation_bleu", "training_seconds"
 
 
@@ -84,8 +88,8 @@ def encode(corpus: Corpus, vocabulary: Vocabulary, config: TranslationConfig) ->
     """The training and the validation pairs in batches of pieces."""
     train, valid = (
         pair_batches(
-            vocabulary.encode_batch(pairs.source),
-            vocabulary.encode_batch(pairs.target),
+            _pieces(vocabulary, pairs.source),
+            _pieces(vocabulary, pairs.target),
             bos_id=vocabulary.bos_id,
             eos_id=vocabulary.eos_id,
             max_tokens=config.max_tokens,
@@ -94,6 +98,15 @@ def encode(corpus: Corpus, vocabulary: Vocabulary, config: TranslationConfig) ->
         for pairs in (corpus.train, corpus.valid)
     )
     return Data(corpus, vocabulary, train, valid)
+
+
+def _pieces(vocabulary: Vocabulary, sentences: Sequence[str]) -> list[np.ndarray]:
+    """The ids of each sentence; as Python ints, millions of sentences fill a memory."""
+    return [
+        np.asarray(ids, np.int32)
+        for begin in range(0, len(sentences), CHUNK)
+        for ids in vocabulary.encode_batch(sentences[begin : begin + CHUNK])
+    ]
 
 
 class Program:
@@ -140,10 +153,13 @@ class Program:
         return loss
 
     def compile(self, state: TrainState) -> float:
-        """Compile the step for the shape of every bucket; the seconds it took."""
+        """Compile the step for the shape of every bucket; the seconds it took.
+
+        The calls that follow find the executables in the cache of the jitted function.
+        """
         begin = time.perf_counter()
-        for batch in _one_of_each_shape(self.data.train):
-            self.train_step.lower(state, batch).compile()
+        for rows, length in self.data.train.shapes:
+            self.train_step.lower(state, _zeros(rows, length)).compile()
         return time.perf_counter() - begin
 
     def evaluate(self, params: PyTree) -> dict[str, float]:
@@ -153,7 +169,8 @@ class Program:
         pairs, count = self.data.corpus.valid, self.config.eval_sentences
         model = self.with_params(params)
         ours = self.translator.greedy(model, pairs.source[:count])
-        bleu = score(ours, pairs.target[:count])["bleu"]
+        texts = [translation.text for translation in ours]
+        bleu = score(texts, pairs.target[:count])["bleu"]
         return {LOSS: loss / weight, BLEU: bleu}
 
 
@@ -161,16 +178,23 @@ def train(program: Program, workdir: Workdir) -> Trained:
     """Train from where the run was left, and average its last checkpoints."""
     config = program.config
     state = program.init()
+    clock = Clock(workdir)
     with (
         MetricLogger(workdir.path, name=RUN) as logger,
-        Checkpointer(workdir.checkpoints(RUN), keep=config.average) as checkpointer,
+        _Checkpointer(workdir, clock, keep=config.average) as checkpointer,
     ):
         if checkpointer.latest_step() is not None:
             state = checkpointer.restore(state)
         compile_seconds = (
             program.compile(state) if int(state.step) < config.steps else 0
         )
-        evaluate = _Clock(program.evaluate, _seconds_so_far(workdir, int(state.step)))
+        clock.start(int(state.step))
+
+        def evaluate(params: PyTree) -> dict[str, float]:
+            jax.block_until_ready(params)
+            with clock.stopped() as seconds:
+                return {**program.evaluate(params), SECONDS: seconds}
+
         result = fit(
             state,
             program.train_step,
@@ -190,38 +214,74 @@ def train(program: Program, workdir: Workdir) -> Trained:
     lines = read_metrics(workdir.path, name=RUN)
     names = ("step", "loss", LOSS, BLEU, SECONDS)
     curve = [{name: line[name] for name in names} for line in lines if BLEU in line]
+    if not curve or curve[-1]["step"] != config.steps:
+        # Interrupted earlier after as many steps as are now asked for.
+        last = {"step": config.steps, "loss": None}
+        curve.append({**last, **evaluate(result.state.params)})
     rates = [line["tokens_per_second"] for line in lines if line["tokens_per_second"]]
     rate = len(rates) / math.fsum(1 / rate for rate in rates) if rates else None
     return Trained(params, steps, curve, rate, compile_seconds)
 
 
-class _Clock:
-    """Evaluations that also say how long was trained, without the time they take."""
+class Clock:
+    """Seconds of training, of earlier sessions too, without evaluating and saving.
 
-    def __init__(self, evaluate: Callable[[PyTree], Any], earlier: float) -> None:
-        self._evaluate, self._spent = evaluate, earlier
+    seconds.json has those up to each checkpoint, so that what was trained after it,
+    and is lost, doesn't count.
+    """
+
+    def __init__(self, workdir: Workdir) -> None:
+        self._path = workdir.path / "seconds.json"
+        self._at: dict[str, float] = {}
+        self._spent = self._since = 0.0
+
+    def start(self, step: int) -> None:
+        """Go on after `step` steps."""
+        self._at = (read_json(self._path) or {}) if step else {}
+        self._spent = self._at.get(str(step), 0.0)
         self._since = time.perf_counter()
 
-    def __call__(self, params: PyTree) -> dict[str, float]:
-        jax.block_until_ready(params)
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[float]:
+        """Gives the seconds so far, and lets the clock stand meanwhile."""
         self._spent += time.perf_counter() - self._since
-        found = self._evaluate(params)
-        self._since = time.perf_counter()
-        return {**found, SECONDS: self._spent}
+        try:
+            yield self._spent
+        finally:
+            self._since = time.perf_counter()
+
+    def keep(self, step: int, seconds: float) -> None:
+        """Record the seconds up to a checkpoint."""
+        self._at[str(step)] = seconds
+        write_json(self._path, self._at)
 
 
-def _seconds_so_far(workdir: Workdir, step: int) -> float:
-    """Training seconds of earlier sessions, by the last evaluation up to a step."""
-    lines = read_metrics(workdir.path, name=RUN) if step else []
-    spent = [
-        line[SECONDS] for line in lines if SECONDS in line and line["step"] <= step
-    ]
-    return max(spent, default=0.0)
+class _Checkpointer(Checkpointer):
+    """Records the seconds of training beside each state."""
+
+    def __init__(self, workdir: Workdir, clock: Clock, *, keep: int) -> None:
+        super().__init__(workdir.checkpoints(RUN), keep=keep)
+        self._clock = clock
+
+    def save(self, step: int, state: PyTree) -> None:
+        jax.block_until_ready(state)
+        with self._clock.stopped() as seconds:
+            try:
+                # First, so that there is no state whose time is unknown.
+                self._clock.keep(step, seconds)
+            except OSError as error:
+                raise CheckpointWriteError(f"seconds.json: {error}") from error
+            super().save(step, state)
 
 
-def _one_of_each_shape(batches: PairBatches) -> Iterator[PairBatch]:
-    seen = set()
-    for batch in batches.in_order():
-        if batch.source.shape not in seen:
-            seen.add(batch.source.shape)
-            yield batch
+def _zeros(rows: int, length: int) -> PairBatch:
+    """A batch of a shape, to compile for."""
+    shape = (rows, length)
+    return PairBatch(
+        source=np.zeros(shape, np.int32),
+        source_real=np.zeros(shape, bool),
+        target_in=np.zeros(shape, np.int32),
+        labels=np.zeros(shape, np.int32),
+        weights=np.zeros(shape, np.float32),
+        indices=np.zeros(rows, np.int32),
+    )

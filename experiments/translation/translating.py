@@ -1,7 +1,7 @@
 """Sentences in, translations out."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +12,16 @@ from attn_jax.models import EncoderDecoder
 from experiments.translation.config import TranslationConfig
 
 ROWS = 32
+
+
+class Translation(NamedTuple):
+    """What was written.
+
+    ids: the pieces, without eos. To encode the text may give others.
+    """
+
+    text: str
+    ids: list[int]
 
 
 class Translator:
@@ -25,7 +35,9 @@ class Translator:
         self._vocabulary, self._config = vocabulary, config
         self._ends = {"bos_id": vocabulary.bos_id, "eos_id": vocabulary.eos_id}
 
-    def greedy(self, model: EncoderDecoder, sentences: Sequence[str]) -> list[str]:
+    def greedy(
+        self, model: EncoderDecoder, sentences: Sequence[str]
+    ) -> list[Translation]:
         """The likeliest piece each time."""
 
         def decode(source: Any, valid: Any, limit: int) -> Any:
@@ -33,7 +45,9 @@ class Translator:
 
         return self._translate(decode, sentences)
 
-    def search(self, model: EncoderDecoder, sentences: Sequence[str]) -> list[str]:
+    def search(
+        self, model: EncoderDecoder, sentences: Sequence[str]
+    ) -> list[Translation]:
         """The best of a beam."""
         how = {"beam_size": self._config.beam_size, "alpha": self._config.alpha}
 
@@ -47,11 +61,11 @@ class Translator:
 
     def _translate(
         self, decode: Callable[[Any, Any, int], Any], sentences: Sequence[str]
-    ) -> list[str]:
+    ) -> list[Translation]:
         encoded = self._encode(sentences)
         order = np.argsort([len(ids) for ids in encoded], kind="stable")
         lengths = bucket_lengths(self._config.max_length)
-        found: dict[int, str] = {}
+        found: dict[int, Translation] = {}
         for begin in range(0, len(order), ROWS):
             chosen = order[begin : begin + ROWS].tolist()
             longest = max(len(encoded[i]) for i in chosen)
@@ -64,8 +78,13 @@ class Translator:
             limit = length + self._config.extra_length
             tokens = np.asarray(decode(jnp.asarray(source), source > 0, limit))
             for row, i in enumerate(chosen):
-                found[i] = self._vocabulary.decode(tokens[row])
+                found[i] = self._written(tokens[row].tolist())
         return [found[i] for i in range(len(sentences))]
+
+    def _written(self, tokens: list[int]) -> Translation:
+        eos = self._vocabulary.eos_id
+        ids = tokens[: tokens.index(eos)] if eos in tokens else tokens
+        return Translation(self._vocabulary.decode(ids), ids)
 
     def _encode(self, sentences: Sequence[str]) -> list[list[int]]:
         room = self._config.max_length - 1

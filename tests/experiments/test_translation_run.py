@@ -1,8 +1,10 @@
 """A translation from end to end: whole, interrupted in an epoch, and begun again."""
 
 import json
+import logging
 import os
 import signal
+import types
 
 import jax
 import numpy as np
@@ -10,11 +12,11 @@ import pytest
 
 from attn_jax.data import PairBatches
 from attn_jax.train import read_metrics
-from experiments.translation import plot, table
+from experiments.translation import plot, table, training
 from experiments.translation.corpus import reversals
 
 STEPS = 6
-TIMES = ("tokens_per_second", "training_seconds")
+TIMES = ("tokens_per_second",)
 
 
 def options(workdir, steps=STEPS):
@@ -32,18 +34,43 @@ def few_words():
     from experiments.translation import corpus
 
     with pytest.MonkeyPatch.context() as patch:
-        sizes = {"train": 12, "valid": 4, "test": 5}
+        sizes = {"train": 10, "valid": 4, "test": 5}
         patch.setattr(corpus, "SYNTHETIC_PAIRS", sizes)
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_second_a_batch():
+    """Training takes 1 s a batch, and everything else no time at all."""
+    original, now = PairBatches.batch, [0.0]
+
+    def batch(self, step, **options):
+        now[0] += 1
+        return original(self, step, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PairBatches, "batch", batch)
+        clock = types.SimpleNamespace(perf_counter=lambda: now[0])
+        patch.setattr(training, "time", clock)
+        yield
+
+
 @pytest.fixture(scope="module")
-def whole(translate, few_words, tmp_path_factory):
-    """The directory of a run without interruption, and what it printed."""
+def whole(translate, few_words, one_second_a_batch, tmp_path_factory):
+    """The directory of a run without interruption, what it printed and compiled."""
     workdir = tmp_path_factory.mktemp("whole")
-    outcome = translate(*options(workdir))
+    compiled: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: compiled.append(record.getMessage())
+    logger = logging.getLogger("jax")
+    logger.addHandler(handler)
+    try:
+        with jax.log_compiles():
+            outcome = translate(*options(workdir))
+    finally:
+        logger.removeHandler(handler)
     assert outcome.code == 0, outcome.err
-    return workdir, outcome
+    return workdir, outcome, compiled
 
 
 def results_of(workdir):
@@ -51,11 +78,14 @@ def results_of(workdir):
 
 
 def test_results(whole):
-    workdir, outcome = whole
+    workdir, outcome, _ = whole
     results = results_of(workdir)
     assert results["test"]["sentences"] == 5
     assert results["averaged_steps"] == [4, 6]
     assert [point["step"] for point in results["curve"]] == [4, 6]
+    assert [point["training_seconds"] for point in results["curve"]] == [4.0, 6.0]
+    assert results["seconds"]["training"] == 6.0
+    assert results["title"] == "smoke"
     assert "version:" in results["test"]["bleu_signature"]
     assert results["baselines"]["copy"]["bleu"] < 100
     assert results["epochs"] > 1, "an interruption has to fall inside an epoch"
@@ -65,9 +95,16 @@ def test_results(whole):
     assert table.markdown(results).count("\n") > 10
 
 
+def test_the_step_is_compiled_once_a_shape(whole):
+    """For a batch of zeros, whose executable the batches of the training find."""
+    _, _, compiled = whole
+    steps = [line for line in compiled if "Compiling jit(train_step)" in line]
+    assert len(steps) == 1, steps
+
+
 def test_attention_maps_are_of_the_translation(whole):
     """Rows of weights sum to 1, no query sees a later key, every panel has labels."""
-    workdir, _ = whole
+    workdir, _, _ = whole
     attention = results_of(workdir)["attention"]
     kinds = [panel["name"].partition(",")[0] for panel in attention["maps"]]
     assert kinds == ["encoder"] * 2 + ["decoder"] * 2 + ["cross"] * 2
@@ -83,7 +120,7 @@ def test_attention_maps_are_of_the_translation(whole):
 
 
 def test_figures(whole, tmp_path):
-    workdir, _ = whole
+    workdir, _, _ = whole
     names = sorted(path.name for path in (workdir / "figures").glob("*.png"))
     assert names == ["attention.png", "loss_curve.png"]
     assert len(plot.draw(results_of(workdir), tmp_path)) == 2
@@ -96,7 +133,7 @@ def test_an_interruption_inside_an_epoch_changes_nothing(
 
     def stopping(self, step, **options):
         calls.append(step)
-        if len(calls) == 4:
+        if len(calls) == 3:
             os.kill(os.getpid(), signal.SIGINT)
         return original(self, step, **options)
 
@@ -106,13 +143,19 @@ def test_an_interruption_inside_an_epoch_changes_nothing(
     assert first.code == 130
     assert "run the same command again" in first.err
     calls.clear()
+
+    fewer = translate(*options(tmp_path, steps=3))
+    assert fewer.code == 0, fewer.err
+    curve = results_of(tmp_path)["curve"]
+    assert [(line["step"], line["training_seconds"]) for line in curve] == [(3, 3.0)]
+    assert not calls
     monkeypatch.setattr(PairBatches, "batch", stopping)
     calls.extend([-1] * 10)
     second = translate(*options(tmp_path))
     assert second.code == 0, second.err
-    assert calls[10:] == [4, 5], "the steps that were left, and no other"
+    assert calls[10:] == [3, 4, 5], "the steps that were left, and no other"
 
-    workdir, _ = whole
+    workdir, _, _ = whole
     ours, theirs = (
         [
             {name: value for name, value in line.items() if name not in TIMES}
@@ -122,22 +165,28 @@ def test_an_interruption_inside_an_epoch_changes_nothing(
     )
     assert ours == theirs
     ours, theirs = results_of(tmp_path), results_of(workdir)
+    assert ours["seconds"]["training"] == 6.0
     for name in ("test", "samples", "attention", "averaged_steps"):
         assert ours[name] == theirs[name]
 
 
 def test_another_seed_is_another_run(whole, translate):
-    workdir, _ = whole
+    workdir, _, _ = whole
     outcome = translate(*options(workdir), "--seed", "1")
     assert outcome.code == 2
     assert "seed: 0 there, 1 now" in outcome.err
+    assert "(--steps, --data, --tfds-dir, --average," in outcome.err
+    assert "extra" not in outcome.err, "it sizes the model"
+    outcome = translate(*options(workdir), "--extra-length", "2")
+    assert outcome.code == 2
+    assert "extra_length: 1 there, 2 now" in outcome.err
 
 
 def test_another_vocabulary_is_refused(translate, whole, tmp_path):
     """The file that a run left is what it goes on with, or nothing."""
     from attn_jax.data import train_vocabulary
 
-    workdir, _ = whole
+    workdir, _, _ = whole
     path = workdir / "vocabulary.json"
     kept = path.read_text()
     try:
@@ -146,15 +195,27 @@ def test_another_vocabulary_is_refused(translate, whole, tmp_path):
     finally:
         path.write_text(kept)
     assert outcome.code == 2
-    assert "vocabulary_fingerprint" in outcome.err
+    assert "vocabulary: got one with fingerprint" in outcome.err
+    assert str(workdir / "config.json") in outcome.err
+
+
+def test_a_vocabulary_that_was_copied_has_to_be_of_the_size(translate, tmp_path):
+    from attn_jax.data import train_vocabulary
+
+    train_vocabulary(["hello hello"], 261).save(tmp_path / "vocabulary.json")
+    outcome = translate(*options(tmp_path))
+    assert outcome.code == 2
+    assert "--vocab-size: got 259, while" in outcome.err
+    assert "has 261 pieces; expected 261" in outcome.err
 
 
 def test_held_out_words_are_not_in_training():
     corpus = reversals(9)
     held_out = {w for part in (corpus.valid, corpus.test) for w in part.source}
     assert not {w for w in corpus.train.source if len(w) > 2} & held_out
-    assert {len(word) for word in corpus.test.source} <= set(range(1, 10))
-    assert all(a[::-1] == b for a, b in zip(*corpus.test[:2], strict=True))
+    test = corpus.test
+    assert {len(word) for word in test.source} <= set(range(1, 10))
+    assert all(a[::-1] == b for a, b in zip(test.source, test.target, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -165,6 +226,8 @@ def test_held_out_words_are_not_in_training():
         (["--cross-mechanism", "dense"], ["cross_mechanism", "Linear()"]),
         (["--beam-size", "0"], ["--beam-size: got 0", "at least 1"]),
         (["--alpha", "inf"], ["--alpha: got inf", "finite"]),
+        (["--alpha", "80"], ["--alpha: got 80.0", "-75.4 to 75.4", "max_length = 10"]),
+        (["--vocab-size", "9999"], ["--vocab-size: got 9999", "at most"]),
         (["--dropout-rate", "1"], ["--dropout-rate: got 1"]),
         (["--vocab-size", "100"], ["--vocab-size: got 100", "259"]),
         (["--data", "somewhere"], ["--data and --synthetic", "one of them"]),

@@ -1,0 +1,131 @@
+"""Parts of the translation experiment that need no training."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from attn_jax.data import ParallelText, Vocabulary
+from experiments.translation import results, training
+from experiments.translation.claims import claims
+from experiments.translation.config import PRESETS, variant
+from experiments.translation.corpus import Corpus
+from experiments.translation.table import attention
+from experiments.translation.translating import Translation, Translator
+
+HELP = PRESETS["libreoffice-en-de"]
+SMOKE = PRESETS["smoke"]
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "words"),
+    [
+        ({}, "", "self-attention softmax, cross-attention softmax"),
+        ({"encoder_mechanism": "softmax"}, "", "self-attention softmax, cross"),
+        (
+            {"mechanism": "factorized_random"},
+            "-factorized_random",
+            "self-attention factorized_random, cross-attention softmax",
+        ),
+        (
+            {"exclusive": True},
+            "-exclusive",
+            "exclusive self-attention softmax, cross",
+        ),
+        (
+            {"encoder_mechanism": "linear"},
+            "-encoder_linear",
+            "self-attention linear (encoder), softmax (decoder), cross",
+        ),
+        (
+            {"mechanism": "linear", "encoder_mechanism": "softmax"},
+            "-linear-encoder_softmax",
+            "self-attention softmax (encoder), linear (decoder), cross",
+        ),
+        (
+            {"mechanism": "linear", "cross_mechanism": "linear", "exclusive": True},
+            "-linear-cross_linear-exclusive",
+            "exclusive self-attention linear, cross-attention linear",
+        ),
+    ],
+)
+def test_a_variant_has_a_name_a_place_and_its_claims(options, name, words):
+    """Only softmax everywhere, and nothing else, is the model of the claim."""
+    config = replace(HELP, **options)
+    assert variant(config) == f"libreoffice-en-de{name}"
+    assert config.directory().parts == ("runs", "translation", variant(config))
+    assert attention(config.shared()).startswith(words)
+    found = {
+        "config": config.shared(),
+        "test": {"bleu": 20.0},
+        "baselines": {"dictionary": {"bleu": 3.0}},
+        "parameters": 5e6,
+        "corpus": {"pairs": {"train": 22_000}},
+    }
+    assert [claim.held for claim in claims(found)] == ([] if name else ["yes"])
+
+
+def test_sentences_are_encoded_chunk_by_chunk_into_arrays(monkeypatch):
+    vocabulary = Vocabulary([("a", "b")])
+    sentences = ["ab", "", "abc", "c", "ba"]
+    monkeypatch.setattr(training, "CHUNK", 2)
+    found = training._pieces(vocabulary, sentences)
+    assert [ids.tolist() for ids in found] == vocabulary.encode_batch(sentences)
+    assert {ids.dtype for ids in found} == {np.dtype(np.int32)}
+    pairs = ParallelText(sentences[2:], sentences[2:], ("memory", "memory"))
+    data = training.encode(Corpus(pairs, pairs, pairs, "few"), vocabulary, SMOKE)
+    rows = [row for batch in data.train.in_order() for row in batch.labels.tolist()]
+    wanted = [*vocabulary.encode("abc"), vocabulary.eos_id]
+    assert rows[0][: len(wanted)] == wanted
+
+
+def spelled() -> tuple[Vocabulary, Translation]:
+    """A text in other pieces than its encoding: letters, while there is a piece."""
+    vocabulary = Vocabulary([("a", "b")])
+    ids = [*vocabulary.encode("a"), *vocabulary.encode("b")]
+    assert vocabulary.encode("ab") != ids
+    return vocabulary, Translation("ab", ids)
+
+
+def test_a_translation_has_the_pieces_that_were_written():
+    vocabulary, wanted = spelled()
+    translator = Translator(vocabulary, SMOKE)
+
+    def decode(source, valid, limit):
+        """The second row never ends."""
+        tokens = np.zeros((len(source), limit), np.int32)
+        tokens[:, :3] = [*wanted.ids, vocabulary.eos_id]
+        tokens[1] = wanted.ids[0]
+        return tokens
+
+    first, second = translator._translate(decode, ["c", "cc"])
+    assert first == wanted
+    limit = SMOKE.max_length + SMOKE.extra_length
+    assert second == Translation("a" * limit, wanted.ids[:1] * limit)
+
+
+def test_attention_maps_show_the_pieces_that_were_written():
+    vocabulary, translation = spelled()
+    read = []
+
+    class Model:
+        def attention_weights(self, source, target):
+            read.extend([source.tolist(), target.tolist()])
+            sizes = source.shape[1], target.shape[1]
+            s, t = (np.ones((1, 1, 1, n, n)) / n for n in sizes)
+            return SimpleNamespace(encoder=s, decoder=t, cross=t)
+
+    pairs = ParallelText(["b"], ["ab"], ("memory", "memory"))
+    program = SimpleNamespace(
+        data=SimpleNamespace(vocabulary=vocabulary), with_params=lambda _: Model()
+    )
+    found = results._attention(
+        SMOKE,
+        Corpus(pairs, pairs, pairs, "one"),
+        program,
+        SimpleNamespace(params=None),
+        [translation],
+    )
+    assert read[1] == [[vocabulary.bos_id, *translation.ids]]
+    assert found["target"] == ["<s>", "a", "b"]
