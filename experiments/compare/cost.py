@@ -10,6 +10,7 @@ import numpy as np
 from flax import nnx
 
 from attn_jax.models import Decoder, DecoderConfig
+from attn_jax.nn import Softmax
 from attn_jax.train import TrainState, TrainStep
 
 # Lengths at which every mechanism is one computation without loops.
@@ -48,8 +49,8 @@ def forward_flops_per_token(config: DecoderConfig, batch_size: int) -> float:
     XLA's count of the computation as it is written, so that platforms agree: two for a
     multiply-add, one for other arithmetic, none for exp and its like; masked slots
     count like others. The body of a loop would count once. So layers are unrolled here,
-    and a length at which some mechanisms go through tiles is extrapolated, by the
-    parabola on which the counts of shorter sequences lie.
+    softmax is its plain definition, and a length at which some mechanisms go through
+    tiles is extrapolated, by the parabola on which the counts of shorter ones lie.
     """
     t = config.max_length
     if t < COUNTED[-1]:
@@ -61,7 +62,10 @@ def forward_flops_per_token(config: DecoderConfig, batch_size: int) -> float:
 
 
 def _forward_flops(config: DecoderConfig, batch_size: int, t: int) -> float:
-    config = replace(config, scan_layers=False, max_length=t)
+    mechanism = config.mechanism
+    if isinstance(mechanism, Softmax):
+        mechanism = replace(mechanism, implementation="dense")
+    config = replace(config, scan_layers=False, max_length=t, mechanism=mechanism)
     model = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
     graph, state = nnx.split(model)
     tokens = jax.ShapeDtypeStruct((batch_size, t), jnp.int32)
