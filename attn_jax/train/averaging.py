@@ -14,11 +14,12 @@ def average_checkpoints(checkpoints: Iterable[PyTree]) -> PyTree:
 
     Translation models are usually evaluated on the mean of their last checkpoints. The
     sets come one at a time, so a generator holds no more than one of them beside the
-    sum. The last n, of a `Checkpointer` that keeps as many:
+    sum. The last n that a run of num_steps saves every so many steps, and not what an
+    interruption saved in between, of a `Checkpointer(..., keep=n, every=every)`:
 
+        regular = [*range(every, num_steps, every), num_steps]
         average_checkpoints(
-            checkpointer.restore(state, step=step).params
-            for step in checkpointer.all_steps()[-n:]
+            checkpointer.restore(state, step=step).params for step in regular[-n:]
         )
 
     Reduces to the parameters themselves for one checkpoint.

@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -19,6 +19,21 @@ _TRASH = ".deleted"
 
 class CheckpointWriteError(RuntimeError):
     """A checkpoint could not be written."""
+
+
+class _Latest:
+    """What Orbax asks which steps to keep: the latest, and the latest multiples."""
+
+    def __init__(self, keep: int, every: int) -> None:
+        self._keep, self._every = keep, every
+
+    def should_preserve(
+        self, checkpoints: Sequence[Any], *, context: Any
+    ) -> Sequence[bool]:
+        steps = [checkpoint.step for checkpoint in checkpoints]
+        regular = sorted(step for step in steps if step % self._every == 0)
+        kept = {max(steps, default=0), *regular[-self._keep :]}
+        return [step in kept for step in steps]
 
 
 class Checkpointer:
@@ -37,9 +52,14 @@ class Checkpointer:
     Args:
       directory: where the steps lie; made if needed. One run a directory.
       keep: how many steps to keep, the latest ones.
+      every: which steps count for `keep`, its multiples; the latest step is kept beside
+        them. With a run's `checkpoint_every`, what an interruption saves in between
+        drives out none of them.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], *, keep: int = 2) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], *, keep: int = 2, every: int = 1
+    ) -> None:
         import orbax.checkpoint as ocp
 
         path = os.fspath(directory)
@@ -49,7 +69,9 @@ class Checkpointer:
         _make_directory(self._directory)
         self._empty_trash()
         options = ocp.CheckpointManagerOptions(
-            max_to_keep=integer("keep", keep, minimum=1),
+            preservation_policy=_Latest(
+                integer("keep", keep, minimum=1), integer("every", every, minimum=1)
+            ),
             step_format_fixed_length=8,
             cleanup_tmp_directories=True,
             # Renamed before they are deleted: no half of a step passes for a step.

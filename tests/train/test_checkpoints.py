@@ -129,6 +129,17 @@ def test_the_latest_are_kept(tmp_path, state):
     assert sorted(os.listdir(tmp_path)) == ["00000010", "00000100"]
 
 
+def test_what_is_saved_off_the_schedule_drives_out_nothing(tmp_path):
+    with Checkpointer(tmp_path, keep=2, every=10) as checkpointer:
+        kept = []
+        for step in (10, 13, 20, 21, 22, 30, 31):
+            checkpointer.save(step, {"a": jnp.ones(2)})
+            checkpointer.wait()
+            kept.append(checkpointer.all_steps())
+    assert kept[1:4] == [[10, 13], [10, 20], [10, 20, 21]]
+    assert kept[4:] == [[10, 20, 22], [20, 30], [20, 30, 31]]
+
+
 def test_a_step_that_is_being_deleted_counts_no_more(tmp_path, state, monkeypatch):
     # As if the run were killed in the middle of a deletion.
     monkeypatch.setattr(shutil, "rmtree", lambda *arguments, **options: None)
