@@ -90,9 +90,11 @@ class TranslationConfig:
       warmup_steps: of the schedule, whose peak they set.
       learning_rate: factor on the paper's schedule.
       label_smoothing: as in the paper.
-      average: the last checkpoints of which the mean is evaluated.
+      average: the last checkpoints of which the mean is evaluated: those of the last
+        step and of multiples of checkpoint_every, not what an interruption saves.
       beam_size, alpha: of the search.
-      extra_length: pieces that a translation may have more than its source.
+      extra_length: pieces that a translation may have more than the bucket of its
+        source's length: 16, 24, 40, 64, 96, ... or max_length.
       checkpoint_every, log_every, eval_every: steps between two.
       eval_sentences: validation sentences translated at each evaluation, greedily.
       map_sentence: which test sentence the attention maps show.
@@ -171,6 +173,16 @@ def departures(config: Mapping[str, Any]) -> list[str]:
         "exclusive": config["exclusive"],
     }
     return [name for name, differs in names.items() if differs]
+
+
+def scheduled_steps(config: Mapping[str, Any]) -> list[int]:
+    """The checkpoints to average: those that a run without interruption saves last.
+
+    >>> scheduled_steps({"steps": 25, "checkpoint_every": 10, "average": 2})
+    [20, 25]
+    """
+    steps, every = config["steps"], config["checkpoint_every"]
+    return [*range(every, steps, every), steps][-config["average"] :]
 
 
 _BASE = TranslationConfig()

@@ -15,6 +15,8 @@ from experiments.translation.translating import Translation
 
 SAMPLES = 8
 HEADS = 2
+# What may differ between two commands in a directory, and decides what is judged.
+JUDGED = ("steps", "checkpoint_every", "average", "beam_size", "alpha")
 
 
 def assemble(
@@ -36,7 +38,7 @@ def assemble(
         "command": command,
         "config": {
             **config.shared(),
-            **{name: getattr(config, name) for name in ("steps", "beam_size", "alpha")},
+            **{name: getattr(config, name) for name in JUDGED},
             "seeds": [config.seed],
         },
         "corpus": {**corpus.summary, "batches": data.train.summary},

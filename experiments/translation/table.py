@@ -1,9 +1,10 @@
 """The tables at the end, made from results alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.common.tables import aligned, show_table
+from experiments.translation.config import scheduled_steps
 
 COLUMNS = ("translation by", "BLEU", "chrF", "tokenised, split BLEU", "exact")
 CURVE = ("minutes of training", "steps", "validation loss", "validation BLEU, greedy")
@@ -75,7 +76,7 @@ def notes(results: Mapping[str, Any]) -> list[str]:
     return [
         f"{test['sentences']:,} test sentences, translated in "
         f"{results['seconds']['translating']:.0f} s from the mean of {len(steps)} "
-        f"checkpoints (steps {', '.join(f'{step:,}' for step in steps)})",
+        f"checkpoints (steps {_listed(steps)}){_missing(results)}",
         f"BLEU, detokenised: {test['bleu_signature']}",
         f"chrF: {test['chrf_signature']}",
         "tokenised, split BLEU: to compare with Vaswani et al. 2017 alone, "
@@ -85,6 +86,19 @@ def notes(results: Mapping[str, Any]) -> list[str]:
         "validation loss: nats a piece, without smoothing, of the parameters at that "
         "step, not of a mean",
     ]
+
+
+def _missing(results: Mapping[str, Any]) -> str:
+    """Which checkpoints the mean lacks: an earlier command didn't keep or save them."""
+    config, averaged = results["config"], results["averaged_steps"]
+    if "average" not in config:
+        return ""
+    lacks = [step for step in scheduled_steps(config) if step not in averaged]
+    return f"; without steps {_listed(lacks)}, which are not there" if lacks else ""
+
+
+def _listed(steps: Sequence[int]) -> str:
+    return ", ".join(f"{step:,}" for step in steps)
 
 
 def _dictionary_pairs(results: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import jax
@@ -31,7 +32,7 @@ from attn_jax.train import (
     read_metrics,
 )
 from experiments.common.workdir import Workdir, read_json, write_json
-from experiments.translation.config import TranslationConfig
+from experiments.translation.config import TranslationConfig, scheduled_steps
 from experiments.translation.corpus import Corpus
 from experiments.translation.scores import score
 from experiments.translation.translating import Translator
@@ -53,7 +54,7 @@ class Data(NamedTuple):
 class Trained(NamedTuple):
     """What a run leaves.
 
-    params: the mean of the last checkpoints, of which there were `averaged`.
+    params: the mean of the last checkpoints on the schedule, those of `averaged`.
     curve: one line an evaluation, the first one first.
     """
 
@@ -181,7 +182,7 @@ def train(program: Program, workdir: Workdir) -> Trained:
     clock = Clock(workdir)
     with (
         MetricLogger(workdir.path, name=RUN) as logger,
-        _Checkpointer(workdir, clock, keep=config.average) as checkpointer,
+        _Checkpointer(workdir, clock, config) as checkpointer,
     ):
         if checkpointer.latest_step() is not None:
             state = checkpointer.restore(state)
@@ -207,7 +208,8 @@ def train(program: Program, workdir: Workdir) -> Trained:
             checkpointer=checkpointer,
             checkpoint_every=config.checkpoint_every,
         )
-        steps = checkpointer.all_steps()[-config.average :]
+        there = set(checkpointer.all_steps())
+        steps = [step for step in scheduled_steps(asdict(config)) if step in there]
         params = average_checkpoints(
             checkpointer.restore(result.state, step=step).params for step in steps
         )
@@ -259,8 +261,12 @@ class Clock:
 class _Checkpointer(Checkpointer):
     """Records the seconds of training beside each state."""
 
-    def __init__(self, workdir: Workdir, clock: Clock, *, keep: int) -> None:
-        super().__init__(workdir.checkpoints(RUN), keep=keep)
+    def __init__(
+        self, workdir: Workdir, clock: Clock, config: TranslationConfig
+    ) -> None:
+        super().__init__(
+            workdir.checkpoints(RUN), keep=config.average, every=config.checkpoint_every
+        )
         self._clock = clock
 
     def save(self, step: int, state: PyTree) -> None:

@@ -1,6 +1,6 @@
 """Sentences in, translations out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -27,8 +27,10 @@ class Translation(NamedTuple):
 class Translator:
     """Cuts sentences into pieces, decodes them in batches, and joins the pieces.
 
-    A batch holds sentences of about one length, in one of a few shapes, so that the
-    search is compiled a few times only. A source of more than max_length pieces is cut.
+    A source is padded to the shortest bucket that holds its pieces and eos, and its
+    translation has up to extra_length pieces more than that. A batch holds sentences of
+    one bucket, so that the search is compiled once a bucket, and no translation depends
+    on what is translated beside it. A source of more than max_length pieces is cut.
     """
 
     def __init__(self, vocabulary: Vocabulary, config: TranslationConfig) -> None:
@@ -63,13 +65,8 @@ class Translator:
         self, decode: Callable[[Any, Any, int], Any], sentences: Sequence[str]
     ) -> list[Translation]:
         encoded = self._encode(sentences)
-        order = np.argsort([len(ids) for ids in encoded], kind="stable")
-        lengths = bucket_lengths(self._config.max_length)
         found: dict[int, Translation] = {}
-        for begin in range(0, len(order), ROWS):
-            chosen = order[begin : begin + ROWS].tolist()
-            longest = max(len(encoded[i]) for i in chosen)
-            length = next(n for n in lengths if n >= longest)
+        for length, chosen in self._batches([len(ids) for ids in encoded]):
             source = np.zeros((ROWS, length), np.int32)
             for row, i in enumerate(chosen):
                 source[row, : len(encoded[i])] = encoded[i]
@@ -80,6 +77,15 @@ class Translator:
             for row, i in enumerate(chosen):
                 found[i] = self._written(tokens[row].tolist())
         return [found[i] for i in range(len(sentences))]
+
+    def _batches(self, sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+        """Numbers of sentences of one bucket each, with its length."""
+        lengths = bucket_lengths(self._config.max_length)
+        buckets = np.searchsorted(lengths, np.asarray(sizes, np.int64))
+        for bucket, length in enumerate(lengths):
+            members = np.flatnonzero(buckets == bucket).tolist()
+            for begin in range(0, len(members), ROWS):
+                yield length, members[begin : begin + ROWS]
 
     def _written(self, tokens: list[int]) -> Translation:
         eos = self._vocabulary.eos_id

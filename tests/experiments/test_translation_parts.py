@@ -9,9 +9,9 @@ import pytest
 from attn_jax.data import ParallelText, Vocabulary
 from experiments.translation import results, training
 from experiments.translation.claims import claims
-from experiments.translation.config import PRESETS, variant
+from experiments.translation.config import PRESETS, scheduled_steps, variant
 from experiments.translation.corpus import Corpus
-from experiments.translation.table import attention
+from experiments.translation.table import _missing, attention
 from experiments.translation.translating import Translation, Translator
 
 HELP = PRESETS["libreoffice-en-de"]
@@ -66,6 +66,14 @@ def test_a_variant_has_a_name_a_place_and_its_claims(options, name, words):
     assert [claim.held for claim in claims(found)] == ([] if name else ["yes"])
 
 
+def test_checkpoints_that_the_mean_lacks_are_named():
+    config = {"steps": 6, "checkpoint_every": 2, "average": 3}
+    found = {"config": config, "averaged_steps": [4, 6]}
+    assert scheduled_steps(config) == [2, 4, 6]
+    assert _missing(found) == "; without steps 2, which are not there"
+    assert _missing({**found, "averaged_steps": [2, 4, 6]}) == ""
+
+
 def test_sentences_are_encoded_chunk_by_chunk_into_arrays(monkeypatch):
     vocabulary = Vocabulary([("a", "b")])
     sentences = ["ab", "", "abc", "c", "ba"]
@@ -103,6 +111,25 @@ def test_a_translation_has_the_pieces_that_were_written():
     assert first == wanted
     limit = SMOKE.max_length + SMOKE.extra_length
     assert second == Translation("a" * limit, wanted.ids[:1] * limit)
+
+
+def test_a_translation_does_not_depend_on_its_neighbours():
+    """Neither its padding nor its limit: those are of the bucket of its own length."""
+    config = replace(SMOKE, max_length=40, extra_length=2)
+    translator = Translator(Vocabulary([("a", "b")]), config)
+
+    def decode(source, valid, limit):
+        """Endless, and different for each shape and sentence."""
+        letters = source.max(axis=1, keepdims=True) + source.shape[1] % 3
+        return np.broadcast_to(letters, (len(source), limit))
+
+    def translate(sentences):
+        return translator._translate(decode, sentences)
+
+    sentences = ["c", "d" * 20, "e" * 3, "f" * 50, *["g" * n for n in range(1, 36)]]
+    together = translate(sentences)
+    assert together == [translate([sentence])[0] for sentence in sentences]
+    assert [len(one.ids) for one in together[:4]] == [18, 26, 18, 42]
 
 
 def test_attention_maps_show_the_pieces_that_were_written():

@@ -146,14 +146,18 @@ def test_an_interruption_inside_an_epoch_changes_nothing(
 
     fewer = translate(*options(tmp_path, steps=3))
     assert fewer.code == 0, fewer.err
+    assert results_of(tmp_path)["averaged_steps"] == [2, 3]
     curve = results_of(tmp_path)["curve"]
     assert [(line["step"], line["training_seconds"]) for line in curve] == [(3, 3.0)]
     assert not calls
     monkeypatch.setattr(PairBatches, "batch", stopping)
-    calls.extend([-1] * 10)
+    calls.append(-1)
+    again = translate(*options(tmp_path))
+    assert again.code == 130
+    assert calls == [-1, 3, 4], "step 5 is saved beside 2 and 4, which are regular"
     second = translate(*options(tmp_path))
     assert second.code == 0, second.err
-    assert calls[10:] == [3, 4, 5], "the steps that were left, and no other"
+    assert calls == [-1, 3, 4, 5], "the step that was left, and no other"
 
     workdir, _, _ = whole
     ours, theirs = (
@@ -166,8 +170,12 @@ def test_an_interruption_inside_an_epoch_changes_nothing(
     assert ours == theirs
     ours, theirs = results_of(tmp_path), results_of(workdir)
     assert ours["seconds"]["training"] == 6.0
+    assert ours["averaged_steps"] == [4, 6]
+    assert (ours["config"]["checkpoint_every"], ours["config"]["average"]) == (2, 2)
     for name in ("test", "samples", "attention", "averaged_steps"):
         assert ours[name] == theirs[name]
+    ours, theirs = (path / "test.reversed.translated" for path in (tmp_path, workdir))
+    assert ours.read_text() == theirs.read_text()
 
 
 def test_another_seed_is_another_run(whole, translate):
