@@ -4,7 +4,11 @@ Orbax, TensorBoard and rich are imported where they are first used.
 """
 
 from attn_jax.train.averaging import average_checkpoints
-from attn_jax.train.checkpoints import Checkpointer, CheckpointWriteError
+from attn_jax.train.checkpoints import (
+    Checkpointer,
+    CheckpointReadError,
+    CheckpointWriteError,
+)
 from attn_jax.train.filing import CheckpointMismatchError
 from attn_jax.train.loop import FitResult, TrainingInterrupted, fit
 from attn_jax.train.losses import cross_entropy
@@ -23,6 +27,7 @@ from attn_jax.train.step import LossFn, StepMetrics, TrainStep, make_train_step
 
 __all__ = [
     "CheckpointMismatchError",
+    "CheckpointReadError",
     "CheckpointWriteError",
     "Checkpointer",
     "FitResult",

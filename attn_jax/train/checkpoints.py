@@ -21,6 +21,10 @@ class CheckpointWriteError(RuntimeError):
     """A checkpoint could not be written."""
 
 
+class CheckpointReadError(RuntimeError):
+    """A checkpoint is damaged, or nothing is in it."""
+
+
 class _Latest:
     """What Orbax asks which steps to keep: the latest, and the latest multiples."""
 
@@ -145,6 +149,7 @@ class Checkpointer:
         Raises:
           FileNotFoundError: there is no such step.
           CheckpointMismatchError: names, shapes or dtypes differ; all are listed.
+          CheckpointReadError: the step is damaged or empty.
         """
         import orbax.checkpoint as ocp
 
@@ -161,11 +166,29 @@ class Checkpointer:
                 FileNotFoundError,
             )
         expected = jax.tree.map(abstract, abstract_state)
-        metadata: Any = self._manager.item_metadata(step)
-        compare(expected, metadata[_ITEM], f"{self._directory}, step {step}")
+        metadata = self._read(step, self._manager.item_metadata)
+        if not jax.tree.leaves(metadata):
+            raise self._unreadable(step, "no array is in it")
+        compare(expected, metadata, f"{self._directory}, step {step}")
         target = ocp.args.StandardRestore(nested(expected))
-        read = self._manager.restore(step, args=ocp.args.Composite(**{_ITEM: target}))
-        return restored(read[_ITEM], expected)
+        args = ocp.args.Composite(**{_ITEM: target})
+        read = self._read(step, lambda step: self._manager.restore(step, args=args))
+        return restored(read, expected)
+
+    def _read(self, step: int, act: Callable[[int], Any]) -> Any:
+        """What act reads of a step; other errors than of memory mean damage."""
+        try:
+            return act(step)[_ITEM]
+        except (LookupError, ValueError, TypeError, OSError) as error:
+            raise self._unreadable(step, f"{error}"[:400]) from error
+
+    def _unreadable(self, step: int, cause: str) -> CheckpointReadError:
+        others = [other for other in self.all_steps() if other != step]
+        remedy = f"go on from step {max(others)}" if others else "begin anew"
+        return CheckpointReadError(
+            f"step {step} in {self._directory} can't be read ({cause}); expected a "
+            f"complete checkpoint; remove {self._directory}/{step:08} to {remedy}"
+        )
 
     def wait(self) -> None:
         """Block until the save that has begun is complete; raise if it failed."""

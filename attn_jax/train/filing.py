@@ -85,6 +85,7 @@ def abstract(leaf: Any) -> Any:
     sharding = getattr(leaf, "sharding", None)
     if sharding is None:
         sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    sharding.shard_shape(leaf.shape)  # Raises where it can't cut that shape.
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 

@@ -1,5 +1,6 @@
 """What a checkpoint is read into: other devices, parts of it, another process."""
 
+import shutil
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from attn_jax import models
-from attn_jax.train import Checkpointer, CheckpointMismatchError
+from attn_jax.train import Checkpointer, CheckpointMismatchError, CheckpointReadError
 from tests.train import toy
 from tests.train.test_checkpoints import PROCESS
 from tests.train.toy import assert_same_bits
@@ -113,3 +114,48 @@ def test_parts_of_a_checkpoint_are_read_through_the_whole_of_it(tmp_path):
         filled = checkpointer.restore(shapes)
         filled = filled._replace(params=filled.params | {"new": jnp.zeros(3)})
     assert jax.tree.structure(filled) == jax.tree.structure(more)
+
+
+def _lose_arrays(step):
+    for folder in list(step.rglob("d")):
+        shutil.rmtree(folder)
+
+
+def _lose_all(step):
+    shutil.rmtree(step)
+    step.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("damage", "cause"),
+    [
+        (_lose_arrays, "NOT_FOUND: .*"),
+        (_lose_all, ".*state.*"),
+        (lambda step: (step / "state/_METADATA").unlink(), "no array is in it"),
+        (lambda step: (step / "state/_METADATA").write_text("{"), "Expecting prop.*"),
+        (lambda step: (step / "state/manifest.ocdbt").write_text("?"), "DATA_LOSS.*"),
+    ],
+)
+def test_a_damaged_step_is_named_and_what_to_do(tmp_path, damage, cause):
+    state = {"a": jnp.arange(3.0)}
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(10, state)
+        checkpointer.save(20, state)
+    damage(tmp_path / "00000020")
+    said = (
+        rf"(?s)step 20 in {tmp_path} can't be read \({cause}\); expected a complete "
+        rf"checkpoint; remove {tmp_path}/00000020 to go on from step 10"
+    )
+    with Checkpointer(tmp_path) as checkpointer:
+        with pytest.raises(CheckpointReadError, match=said):
+            checkpointer.restore(state)
+        assert_same_bits(checkpointer.restore(state, step=10), state)
+
+
+def test_a_sharding_that_does_not_fit_is_no_damage(tmp_path):
+    like = jax.ShapeDtypeStruct((3,), jnp.float32, sharding=over(2, "data"))
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(0, {"a": jnp.arange(3.0)})
+        checkpointer.wait()
+        with pytest.raises(ValueError, match="divi"):
+            checkpointer.restore({"a": like})
