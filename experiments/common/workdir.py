@@ -22,6 +22,8 @@ from typing import Any, NoReturn
 from experiments.common.command_line import option
 from experiments.common.errors import fail
 
+# What Orbax writes into a step, which gets its name once it is complete.
+STEP_FILE = "_CHECKPOINT_METADATA"
 OURS = ("metrics.jsonl", "checkpoints", "finished", "results.json", "tensorboard")
 
 
@@ -59,10 +61,20 @@ class Workdir:
         return self.path / "finished" / f"{run}.json"
 
     def latest_step(self, run: str) -> int:
-        """How far a run has come, without opening its checkpoints."""
-        folder = self.checkpoints(run)
-        names = os.listdir(folder) if folder.is_dir() else []
+        """How far a run has come: its complete steps, without opening them."""
+        files = self.checkpoints(run).glob(f"*/{STEP_FILE}")
+        names = [file.parent.name for file in files]
         return max((int(name) for name in names if name.isdigit()), default=0)
+
+    def begun(self) -> bool:
+        """Whether there is anything of a run but its config, and empty files."""
+        places = [self.path / name for name in OURS if name != "tensorboard"]
+        files = (
+            file
+            for place in places
+            for file in ([place] if place.is_file() else place.rglob("*"))
+        )
+        return any(file.is_file() and file.stat().st_size for file in files)
 
     def config(self) -> dict[str, Any] | None:
         """What the runs in here have in common, None where there are none yet."""
@@ -72,7 +84,10 @@ class Workdir:
             self._refuse(f"which cannot be read ({error})", "what a run left there")
 
     def check(self, config: dict[str, Any]) -> None:
-        """Raise unless the directory is free, or holds runs of this config."""
+        """Raise unless the directory is free, or holds runs of this config.
+
+        A config beside which nothing has begun yet may be another.
+        """
         there = self.config()
         try:
             for file in (self.path / "finished").glob("*.json"):
@@ -82,7 +97,8 @@ class Workdir:
             self._refuse(f"which cannot be read ({error})", "what a run left there")
         if there is None and foreign:
             self._refuse(f"which has {foreign[0]} but no config.json", "a run's own")
-        if there is not None and (different := differences(there, config)):
+        different = [] if there is None else differences(there, config)
+        if different and self.begun():
             self._refuse(
                 f"which holds a run with another config ({'; '.join(different)})",
                 f"the same config ({self._may_differ} may differ)",
@@ -112,7 +128,7 @@ class Workdir:
                     "one run at a time in a directory",
                     "wait for it, or pass another --workdir",
                 )
-            if not (self.path / "config.json").exists():
+            if not (self.path / "config.json").exists() or not self.begun():
                 write_json(self.path / "config.json", config)
             yield
 

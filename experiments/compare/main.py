@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from attn_jax.train import (
     CheckpointMismatchError,
+    CheckpointReadError,
     CheckpointWriteError,
     NonFiniteError,
     TrainingInterrupted,
@@ -25,6 +26,13 @@ from experiments.compare.rows import Row, make_rows, split_names
 from experiments.compare.table import notes, samples, show
 from experiments.compare.text import Text, load_text
 from experiments.compare.training import build, run_name, train
+
+FAILURES = (
+    CheckpointMismatchError,
+    CheckpointReadError,
+    CheckpointWriteError,
+    NonFiniteError,
+)
 
 
 class Plan(NamedTuple):
@@ -55,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run(plan)
         except KeyboardInterrupt as error:
             return _interrupted(error, arguments)
-        except (CheckpointMismatchError, CheckpointWriteError, NonFiniteError) as error:
+        except FAILURES as error:
             return complain(error, 1)
     return 0
 

@@ -30,6 +30,9 @@ def check(config: TranslationConfig) -> None:
     at_least(config, 0, "extra_length", "synthetic", "map_sentence")
     at_least(config, 2, "max_length")
     at_least(config, 259, "vocab_size")
+    if not 0 <= config.seed < 2**32:
+        expected = "a whole number from 0 to 4294967295 (2^32 - 1)"
+        fail("--seed", config.seed, expected, "pass one of these")
     for name in ("mechanism", "encoder_mechanism", "cross_mechanism"):
         value = getattr(config, name)
         if value is not None:

@@ -10,6 +10,7 @@ from attn_jax.data import Vocabulary, load_vocabulary, train_vocabulary
 from attn_jax.models import count_parameters
 from attn_jax.train import (
     CheckpointMismatchError,
+    CheckpointReadError,
     CheckpointWriteError,
     NonFiniteError,
     TrainingInterrupted,
@@ -29,6 +30,13 @@ from experiments.translation.training import (
     encode,
     model_config,
     train,
+)
+
+FAILURES = (
+    CheckpointMismatchError,
+    CheckpointReadError,
+    CheckpointWriteError,
+    NonFiniteError,
 )
 
 
@@ -72,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 file=sys.stderr,
             )
             return 130
-        except (CheckpointMismatchError, CheckpointWriteError, NonFiniteError) as error:
+        except FAILURES as error:
             return complain(error, 1)
     return 0
 
@@ -113,7 +121,14 @@ def _vocabulary(
             # What it calls size is --vocab-size here.
             raise UserError(f"--vocab-{error}") from error
     vocabulary = load_vocabulary(path)
-    recorded = (workdir.config() or {}).get("vocabulary_fingerprint")
+    there = workdir.config() or {}
+    mine = corpus.fingerprint
+    if not workdir.begun() and there.get("corpus_fingerprint", mine) != mine:
+        # Another config may go on where nothing has begun, but not with its pieces.
+        expected = "none, or one for these sentence pairs"
+        remedy = "pass another --workdir, or remove this one to begin anew"
+        fail("workdir", f"{path}, learnt from other sentence pairs", expected, remedy)
+    recorded = there.get("vocabulary_fingerprint")
     if recorded is not None:
         owner = str(workdir.path / "config.json")
         vocabulary.check_fingerprint(recorded, owner=owner)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from attn_jax.train import CheckpointReadError
 from experiments.compare import main as compare_main
 
 
@@ -62,6 +63,15 @@ def test_an_empty_text(compare, tmp_path):
     outcome = compare("--data", tmp_path / "empty.txt", "--workdir", tmp_path / "run")
     assert outcome.code == 2
     assert "not empty" in outcome.err
+
+
+def test_a_damaged_checkpoint_ends_with_code_1(compare, tmp_path, monkeypatch):
+    def run(plan):
+        raise CheckpointReadError("step 20 can't be read")
+
+    monkeypatch.setattr(compare_main, "run", run)
+    outcome = compare("smoke", "--workdir", tmp_path / "run")
+    assert (outcome.code, outcome.err) == (1, "error: step 20 can't be read\n")
 
 
 def test_a_work_directory_that_is_a_file(compare, tmp_path, book):
