@@ -41,7 +41,12 @@ def assemble(
             **{name: getattr(config, name) for name in JUDGED},
             "seeds": [config.seed],
         },
-        "corpus": {**corpus.summary, "batches": data.train.summary},
+        "corpus": {
+            **corpus.summary,
+            "batches": data.train.summary,
+            "validation_pairs_left_out": data.valid.num_dropped,
+            "test_sources_cut": program.translator.num_cut(corpus.test.source),
+        },
         "vocabulary": {
             "size": data.vocabulary.size,
             "fingerprint": data.vocabulary.fingerprint,

@@ -77,6 +77,7 @@ def notes(results: Mapping[str, Any]) -> list[str]:
         f"{test['sentences']:,} test sentences, translated in "
         f"{results['seconds']['translating']:.0f} s from the mean of {len(steps)} "
         f"checkpoints (steps {_listed(steps)}){_missing(results)}",
+        *_too_long(results),
         f"BLEU, detokenised: {test['bleu_signature']}",
         f"chrF: {test['chrf_signature']}",
         "tokenised, split BLEU: to compare with Vaswani et al. 2017 alone, "
@@ -85,6 +86,19 @@ def notes(results: Mapping[str, Any]) -> list[str]:
         f"model 1 on {_dictionary_pairs(results)}",
         "validation loss: nats a piece, without smoothing, of the parameters at that "
         "step, not of a mean",
+    ]
+
+
+def _too_long(results: Mapping[str, Any]) -> list[str]:
+    """What --max-length did to the sentences that are judged."""
+    corpus, config = results["corpus"], results["config"]
+    if "test_sources_cut" not in corpus:
+        return []
+    return [
+        f"longer than {config['max_length']} pieces: {corpus['test_sources_cut']:,} of "
+        f"{corpus['pairs']['test']:,} test sources, which were cut, and "
+        f"{corpus['validation_pairs_left_out']:,} of {corpus['pairs']['valid']:,} "
+        "validation pairs, left out of the validation loss"
     ]
 
 

@@ -61,6 +61,11 @@ class Translator:
 
         return self._translate(decode, sentences)
 
+    def num_cut(self, sentences: Sequence[str]) -> int:
+        """How many sentences are longer than max_length and are cut."""
+        pieces = self._vocabulary.encode_batch(sentences)
+        return sum(len(ids) >= self._config.max_length for ids in pieces)
+
     def _translate(
         self, decode: Callable[[Any, Any, int], Any], sentences: Sequence[str]
     ) -> list[Translation]:

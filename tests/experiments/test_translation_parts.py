@@ -11,7 +11,7 @@ from experiments.translation import results, training
 from experiments.translation.claims import claims
 from experiments.translation.config import PRESETS, scheduled_steps, variant
 from experiments.translation.corpus import Corpus
-from experiments.translation.table import _missing, attention
+from experiments.translation.table import _missing, _too_long, attention
 from experiments.translation.translating import Translation, Translator
 
 HELP = PRESETS["libreoffice-en-de"]
@@ -72,6 +72,23 @@ def test_checkpoints_that_the_mean_lacks_are_named():
     assert scheduled_steps(config) == [2, 4, 6]
     assert _missing(found) == "; without steps 2, which are not there"
     assert _missing({**found, "averaged_steps": [2, 4, 6]}) == ""
+
+
+def test_what_is_too_long_is_counted():
+    """A source with its eos, and the longer side of a pair, in max_length pieces."""
+    vocabulary = Vocabulary([("a", "b")])
+    sentences = ["c", "c" * 6, "c" * 7, "c" * 8]
+    sizes = [len(ids) + 1 for ids in vocabulary.encode_batch(sentences)]
+    config = replace(SMOKE, max_length=sizes[1])
+    assert Translator(vocabulary, config).num_cut(sentences) == 2
+    corpus = {
+        "pairs": {"valid": 4, "test": 5000},
+        "validation_pairs_left_out": 2,
+        "test_sources_cut": 1000,
+    }
+    (note,) = _too_long({"corpus": corpus, "config": config.shared()})
+    assert "1,000 of 5,000 test sources" in note
+    assert "2 of 4 validation pairs" in note
 
 
 def test_sentences_are_encoded_chunk_by_chunk_into_arrays(monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import signal
 import types
 
@@ -92,6 +93,7 @@ def test_results(whole):
     lines = (workdir / "test.reversed.translated").read_text().splitlines()
     assert len(lines) == 5
     assert "BLEU" in outcome.out
+    assert "6 pieces: 0 of 5 test sources, which were cut, and 0 of 4 v" in outcome.out
     assert table.markdown(results).count("\n") > 10
 
 
@@ -178,6 +180,16 @@ def test_an_interruption_inside_an_epoch_changes_nothing(
     assert ours.read_text() == theirs.read_text()
 
 
+def test_a_damaged_checkpoint_ends_with_code_1(whole, translate, tmp_path):
+    workdir = shutil.copytree(whole[0], tmp_path / "copy")
+    step = workdir / "checkpoints" / "translation" / "00000006"
+    shutil.rmtree(step)
+    step.mkdir()
+    outcome = translate(*options(workdir))
+    assert outcome.code == 1
+    assert f"remove {step} to go on from step 4" in outcome.err
+
+
 def test_another_seed_is_another_run(whole, translate):
     workdir, _, _ = whole
     outcome = translate(*options(workdir), "--seed", "1")
@@ -247,6 +259,8 @@ def test_held_out_words_are_not_in_training():
             ["--synthetic", "0", "--data", "nowhere"],
             ["without train.letters"],
         ),
+        (["--seed", "-1"], ["--seed: got -1", "0 to 4294967295"]),
+        (["--seed", "4294967296"], ["--seed: got 4294967296"]),
         (["--map-sentence", "5"], ["--map-sentence: got 5", "below 5"]),
         (["--learning-rate", "0"], ["--learning-rate: got 0"]),
     ],
