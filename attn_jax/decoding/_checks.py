@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from attn_jax.decoding._start import reads_source
-from attn_jax.nn._checks import check_sizes
+from attn_jax.nn._checks import check_optional_sizes, check_sizes
 from attn_jax.ops._shapes import check_array, is_traced
 
 
@@ -30,7 +30,10 @@ def check_request(
             f"bos_id: got None for {type(model).__name__}; expected the id its targets "
             "begin with, since what it writes has no prompt to go on from"
         )
-    longest = 0 if source else _longest(prompt, valid, bos_id)
+    counts = _counts(prompt, valid)
+    if source or bos_id is None:
+        _check_rows(counts, source)
+    longest = 0 if source else int(counts.max())
     limit = model.config.max_length
     if longest + max_length > limit:
         before = f" after a prompt of {longest} tokens" if longest else ""
@@ -80,7 +83,7 @@ def check_choice(temperature: Any, top_k: int | None, top_p: Any) -> None:
             f"temperature: got {temperature!r}; expected a finite number > 0, by which "
             "logits are divided; greedy(...) is its limit at 0"
         )
-    check_sizes(top_k=top_k)
+    check_optional_sizes(top_k=top_k)
     if top_p is not None and not (_is_number(top_p) and 0 < top_p <= 1):
         raise ValueError(
             f"top_p: got {top_p!r}; expected a number in (0, 1], the probability that "
@@ -124,6 +127,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _check_model(model: Any) -> None:
+    if isinstance(model, type):
+        raise TypeError(
+            f"model: got the class {model.__name__}; expected a model; build one with "
+            f"{model.__name__}(config, rngs=nnx.Rngs(0))"
+        )
     missing = [n for n in ("init_cache", "decode", "take") if not hasattr(model, n)]
     if missing:
         raise TypeError(
@@ -143,6 +151,11 @@ def _check_prompt(prompt: Any, valid: Any, vocab: int) -> None:
         raise ValueError(
             f"prompt: got shape {prompt.shape}; expected (b, t), rows of tokens; one "
             "row is prompt[None]"
+        )
+    if not prompt.shape[0]:
+        raise ValueError(
+            f"prompt: got shape {prompt.shape}; expected at least one row; leave out "
+            "the call where there is nothing to write"
         )
     if valid is not None:
         check_array("valid", valid)
@@ -169,16 +182,23 @@ def _check_prompt(prompt: Any, valid: Any, vocab: int) -> None:
             )
 
 
-def _longest(prompt: Any, valid: Any, bos_id: Any) -> int:
-    """Tokens of the longest row; every row has one, unless bos_id begins them."""
-    b, t = prompt.shape
-    counts = np.full((b,), t)
-    if valid is not None and not is_traced(valid):
-        counts = np.sum(np.asarray(valid), axis=1)
-    if bos_id is None and (t == 0 or (counts == 0).any()):
-        row = int(np.argmin(counts)) if b else 0
-        raise ValueError(
-            f"prompt: row {row} has no token; expected at least one a row, to go on "
-            "from; give bos_id, which then begins every row"
-        )
-    return int(counts.max(initial=0))
+def _counts(prompt: Any, valid: Any) -> np.ndarray:
+    """Real tokens of each row, as far as they are known."""
+    if valid is None or is_traced(valid):
+        return np.full(prompt.shape[:1], prompt.shape[1])
+    return np.sum(np.asarray(valid), axis=1)
+
+
+def _check_rows(counts: np.ndarray, source: bool) -> None:
+    """Raise for a row without a token to go on from, or to translate."""
+    if counts.all():
+        return
+    given = (
+        "as source; leave out the rows that have nothing to read"
+        if source
+        else "to go on from; give bos_id, which then begins every row"
+    )
+    raise ValueError(
+        f"prompt: row {int(np.argmin(counts))} has no token; expected at least one a "
+        f"row, {given}"
+    )

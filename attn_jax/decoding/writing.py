@@ -38,7 +38,8 @@ def greedy(
     Args:
       model: a Decoder, an EncoderDecoder, or a module with their `init_cache`,
         `decode` and `take`.
-      prompt: tokens to go on from; for an EncoderDecoder the source.
+      prompt: tokens to go on from; for an EncoderDecoder the source. At least one row,
+        with at least one token each.
       max_length: tokens to write at most, eos_id included, the prompt not.
       eos_id: ends a row; None never does.
       bos_id: what an EncoderDecoder begins with; a Decoder reads it before the prompt,

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import jax.numpy as jnp
 
 from attn_jax.nn import AttentionConfig, Mechanism, Softmax
-from attn_jax.nn._checks import check_mechanism, check_sizes
+from attn_jax.nn._checks import check_mechanism, check_optional_sizes, check_sizes
 
 CHOICES = {
     "positions": ("rotary", "sinusoidal", "learned", "alibi", "none"),
@@ -79,8 +79,9 @@ class StackConfig:
     param_dtype: Any = jnp.float32
 
     def __post_init__(self) -> None:
-        sizes = ("vocab_size", "max_length", "num_layers", "d_ff")
+        sizes = ("vocab_size", "max_length", "num_layers")
         check_sizes(**{name: getattr(self, name) for name in sizes})
+        check_optional_sizes(d_ff=self.d_ff)
         check_mechanism(self.mechanism)
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
@@ -180,7 +181,7 @@ class EncoderConfig(StackConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sizes(0, num_types=self.num_types)
-        check_sizes(num_classes=self.num_classes)
+        check_optional_sizes(num_classes=self.num_classes)
         if self.pooling not in ("none", "first", "mean"):
             raise ValueError(
                 f"pooling: got {self.pooling!r}; expected one of 'none', 'first', "
@@ -222,7 +223,7 @@ class EncoderDecoderConfig(StackConfig):
     activation: str = "relu"
 
     def __post_init__(self) -> None:
-        check_sizes(num_encoder_layers=self.num_encoder_layers)
+        check_optional_sizes(num_encoder_layers=self.num_encoder_layers)
         check_mechanism(self.encoder_mechanism, "encoder_mechanism")
         check_mechanism(self.cross_mechanism, "cross_mechanism")
         if not self.cross_mechanism.cross:

@@ -13,13 +13,16 @@ from attn_jax.ops._shapes import check_array, is_traced
 from attn_jax.ops.masks import Mask, UnsupportedMaskError
 
 
-def check_sizes(least: int = 1, **sizes: int | None) -> None:
-    """Ints from `least` on; None is a default that needs no check."""
+def check_sizes(least: int = 1, **sizes: int) -> None:
+    """Ints from `least` on."""
     for name, size in sizes.items():
-        if size is None:
-            continue
         if not isinstance(size, int) or isinstance(size, bool) or size < least:
             raise ValueError(f"{name}: got {size!r}; expected an int >= {least}")
+
+
+def check_optional_sizes(**sizes: int | None) -> None:
+    """Ints from 1 on, or None, a default that needs no check."""
+    check_sizes(**{name: size for name, size in sizes.items() if size is not None})
 
 
 def check_mechanism(mechanism: Any, name: str = "mechanism") -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from attn_jax.nn._checks import check_mechanism, check_sizes
+from attn_jax.nn._checks import check_mechanism, check_optional_sizes, check_sizes
 from attn_jax.nn.core import Mechanism
 from attn_jax.nn.softmax import Softmax
 
@@ -50,8 +50,9 @@ class AttentionConfig:
     param_dtype: Any = jnp.float32
 
     def __post_init__(self) -> None:
-        sizes = ("d_model", "num_heads", "num_kv_heads", "head_dim", "value_dim")
-        check_sizes(**{name: getattr(self, name) for name in sizes})
+        check_sizes(d_model=self.d_model, num_heads=self.num_heads)
+        optional = ("num_kv_heads", "head_dim", "value_dim")
+        check_optional_sizes(**{name: getattr(self, name) for name in optional})
         check_mechanism(self.mechanism)
         if self.num_heads % self.kv_heads:
             raise ValueError(

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from attn_jax.nn._checks import check_sizes
+from attn_jax.nn._checks import check_optional_sizes, check_sizes
 from attn_jax.nn._naming import named_rngs
 from attn_jax.nn.core import ALL_MASKS, Core, Mechanism
 from attn_jax.ops import factorized_random_attention
@@ -39,7 +39,7 @@ class PositionIndexed(Mechanism):
     max_length: int | None = None
 
     def __post_init__(self) -> None:
-        check_sizes(max_length=self.max_length)
+        check_optional_sizes(max_length=self.max_length)
 
     def length(self) -> int:
         if self.max_length is None or self.max_length < 1:

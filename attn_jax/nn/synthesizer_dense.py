@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float
 
-from attn_jax.nn._checks import check_sizes
+from attn_jax.nn._checks import check_optional_sizes
 from attn_jax.nn._naming import named_rngs
 from attn_jax.nn.core import Core
 from attn_jax.nn.synthesizer import (
@@ -48,7 +48,7 @@ class DenseSynthesizer(PositionIndexed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_sizes(hidden=self.hidden)
+        check_optional_sizes(hidden=self.hidden)
 
     def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> Core:
         return DenseCore(self, config, rngs=rngs)
@@ -78,7 +78,7 @@ class FactorizedDenseSynthesizer(PositionIndexed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_sizes(hidden=self.hidden, a=self.a, b=self.b)
+        check_optional_sizes(hidden=self.hidden, a=self.a, b=self.b)
 
     def build(self, config: "AttentionConfig", *, rngs: nnx.Rngs) -> Core:
         return FactorizedDenseCore(self, config, rngs=rngs)

@@ -43,6 +43,11 @@ CASES = [
         ValueError,
         "max_length: got 9 after a prompt of 3 .*8",
     ),
+    (greedy, {"max_length": None}, ValueError, "max_length: got None; expected an int"),
+    (beam_search, {"beam_size": None}, ValueError, "beam_size: got None; expected an"),
+    (greedy, {"prompt": PROMPT[:0]}, ValueError, r"prompt: got shape \(0, 3\); .*row"),
+    (beam_search, {"prompt": PROMPT[:0]}, ValueError, r"prompt: got shape \(0, 3\)"),
+    (sample, {"prompt": PROMPT[:0]}, ValueError, r"prompt: got shape \(0, 3\)"),
     (sample, {"temperature": 0}, ValueError, "temperature: got 0; .* greedy"),
     (sample, {"temperature": np.inf}, ValueError, "temperature: got inf"),
     (sample, {"temperature": np.nan}, ValueError, "temperature: got nan"),
@@ -98,6 +103,21 @@ def test_a_source_needs_bos_id(plain_errors):
         greedy(model, PROMPT, max_length=4)
     with pytest.raises(ValueError, match="max_length: got 12; expected at most 11"):
         greedy(model, PROMPT, max_length=12, bos_id=0)
+
+
+def test_a_source_needs_a_token_a_row(plain_errors):
+    """bos_id begins the target, and stands in for no token of the source."""
+    model = toys.Translator(VOCAB, LONGEST)
+    valid = jnp.array([[True] * 3, [False] * 3])
+    with pytest.raises(ValueError, match=r"prompt: row 1 has no token; .* as source"):
+        greedy(model, PROMPT, max_length=4, bos_id=0, valid=valid)
+    with pytest.raises(ValueError, match="prompt: row 0 has no token"):
+        beam_search(model, PROMPT[:, :0], max_length=4, bos_id=0, **BEAM)
+
+
+def test_a_class_is_no_model(plain_errors):
+    with pytest.raises(TypeError, match="got the class Translator; expected a model"):
+        greedy(toys.Translator, PROMPT, max_length=4, bos_id=0)
 
 
 def test_a_model_without_a_cache_is_refused(plain_errors):

@@ -161,6 +161,14 @@ MECHANISM_OPTIONS = {
         lambda: nn.FactorizedRandomSynthesizer(max_length=11, rank=0),
         "rank: got 0; expected an int >= 1",
     ),
+    "no rank": (
+        lambda: nn.FactorizedRandomSynthesizer(max_length=11, rank=None),
+        "rank: got None; expected an int >= 1",
+    ),
+    "no width": (
+        lambda: nn.AttentionConfig(d_model=None, num_heads=2),
+        "d_model: got None; expected an int >= 1",
+    ),
     "hidden 0": (
         lambda: nn.DenseSynthesizer(hidden=0),
         "hidden: got 0; expected an int >= 1",
