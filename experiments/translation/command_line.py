@@ -7,7 +7,7 @@ from attn_jax.nn import MECHANISMS
 from experiments.common import command_line
 from experiments.common.command_line import at_least, option
 from experiments.common.errors import UserError, fail
-from experiments.translation.config import PRESETS, TranslationConfig
+from experiments.translation.config import PRESETS, TranslationConfig, with_text
 
 PROGRAM = "python -m experiments.translation"
 DEFAULT = "smoke"
@@ -16,8 +16,16 @@ PURPOSE = "Trains an encoder-decoder on sentence pairs, and translates held-out 
 
 def parse(arguments: Sequence[str]) -> TranslationConfig:
     """The config that a command line asks for, its numbers checked."""
+    presets = PRESETS
+    named = {word.partition("=")[0] for word in arguments}
+    if named & {"--data", "--tfds"} and "--synthetic" not in named:
+        # Who names a text doesn't want the made-up words of a preset.
+        presets = {
+            name: with_text(preset) if preset.synthetic else preset
+            for name, preset in PRESETS.items()
+        }
     config = command_line.parse(
-        arguments, PRESETS, DEFAULT, program=PROGRAM, purpose=PURPOSE
+        arguments, presets, DEFAULT, program=PROGRAM, purpose=PURPOSE
     )
     check(config)
     return config

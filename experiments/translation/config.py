@@ -24,6 +24,7 @@ LibreOffice's help pages, which are split by page.
 Commands.
 
     python -m experiments.translation smoke
+    python -m experiments.translation smoke --data FOLDER
     python -m experiments.translation reversal
     python -m experiments.translation libreoffice-en-de --data PREPARED_FOLDER
     python -m experiments.translation libreoffice-en-de --data PREPARED_FOLDER \
@@ -230,6 +231,20 @@ _HELP = replace(
     eval_every=500,
     eval_sentences=128,
 )
+
+
+def with_text(preset: TranslationConfig) -> TranslationConfig:
+    """A preset of made-up words for sentences: other lengths, another directory."""
+    return replace(
+        preset,
+        preset=f"{preset.preset}-text",
+        source=_BASE.source,
+        target=_BASE.target,
+        synthetic=0,
+        max_length=192,
+        max_tokens=max(preset.max_tokens, 1024),
+    )
+
 
 PRESETS = {
     "smoke": replace(

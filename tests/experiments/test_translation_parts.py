@@ -9,8 +9,10 @@ import pytest
 from attn_jax.data import ParallelText, Vocabulary
 from experiments.translation import results, training
 from experiments.translation.claims import claims
+from experiments.translation.command_line import parse
 from experiments.translation.config import PRESETS, scheduled_steps, variant
 from experiments.translation.corpus import Corpus
+from experiments.translation.main import prepare
 from experiments.translation.table import _missing, _too_long, attention
 from experiments.translation.translating import Translation, Translator
 
@@ -64,6 +66,20 @@ def test_a_variant_has_a_name_a_place_and_its_claims(options, name, words):
         "corpus": {"pairs": {"train": 22_000}},
     }
     assert [claim.held for claim in claims(found)] == ([] if name else ["yes"])
+
+
+def test_a_text_takes_the_place_of_made_up_words(tmp_path):
+    lines = {"en": "A short sentence of usual length.", "de": "Ein kurzer Satz."}
+    for split in ("train", "valid", "test"):
+        for end, line in lines.items():
+            (tmp_path / f"{split}.{end}").write_text(f"{line}\n", encoding="utf-8")
+    for named in (["--data", str(tmp_path)], [f"--data={tmp_path}"]):
+        plan = prepare(["smoke", *named, "--workdir", str(tmp_path / "run")])
+        assert plan.data.train.num_pairs == 1
+        assert plan.data.valid.num_dropped == 0
+    assert variant(plan.config) == "smoke-text", "it has a directory of its own"
+    assert parse(["--tfds", "wmt14_translate/de-en"]).synthetic == 0
+    assert parse(["reversal"]) == PRESETS["reversal"]
 
 
 def test_checkpoints_that_the_mean_lacks_are_named():

@@ -250,7 +250,11 @@ def test_held_out_words_are_not_in_training():
         (["--vocab-size", "9999"], ["--vocab-size: got 9999", "at most"]),
         (["--dropout-rate", "1"], ["--dropout-rate: got 1"]),
         (["--vocab-size", "100"], ["--vocab-size: got 100", "259"]),
-        (["--data", "somewhere"], ["--data and --synthetic", "one of them"]),
+        (
+            ["--data", "somewhere", "--synthetic", "3"],
+            ["--data and --synthetic", "one of them"],
+        ),
+        (["--data", "nowhere"], ["without train.en, train.de, valid.en"]),
         (
             ["--synthetic", "0"],
             ["--data: got nothing", "translation.prepare"],
