@@ -78,6 +78,7 @@ class TranslationConfig:
       tfds_dir: where it was prepared. None is the library's own default.
       source, target: languages, as the files' names end or as the data set calls them.
       synthetic: words of up to so many letters to reverse, in place of text; 0 is none.
+        --data or --tfds takes the place of a preset's.
       vocab_size: pieces of the shared vocabulary, 259 or more.
       max_length: pieces of a side at most, eos included; longer pairs are left out of
         training, and longer sources are cut when they are translated.
