@@ -16,8 +16,8 @@ LibreOffice's help pages, which are split by page.
     preset               what                                       hardware    minutes
     smoke                reversed words, a few steps                2 cores     under 1
     reversal             words of 1 to 20 letters, reversed         2 cores     under 2
-    libreoffice-en-de    help pages, English to German              2 cores     60 to 90
-    libreoffice-en-fr    help pages, English to French              2 cores     60 to 90
+    libreoffice-en-de    help pages, English to German              2 cores     45 to 85
+    libreoffice-en-fr    help pages, English to French              2 cores     45 to 85
     wmt14-en-de-base     the paper's base model                     TPU or GPU
     wmt14-en-de-big      the paper's big model                      TPU or GPU
 
@@ -221,7 +221,7 @@ _HELP = replace(
     vocab_size=4000,
     max_length=96,
     max_tokens=4096,
-    steps=8000,
+    steps=5000,
     num_layers=3,
     d_model=192,
     num_heads=4,
