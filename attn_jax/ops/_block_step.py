@@ -96,13 +96,15 @@ class Step:
         self.h0 = self.g0 * layout.r
         self.rules = example(mask, self.b)
         self.hides = bool(mask.rules) or self.grid.s % self.grid.bk > 0
-        self.states = block_states(self.rules, self.grid) if self.hides else None
+        # A slab is computed whatever it holds; its rules are filled for other blocks.
+        by_blocks = self.hides and not layout.slabs
+        self.states = block_states(self.rules, self.grid) if by_blocks else None
 
     def part(self, first: int, rows: int, keys: int) -> "Step":
         """The same for some rows from `first` on, and for the first keys: one block."""
         part = copy(self)
         part.grid = self.grid._replace(bq=rows, bk=keys, first=first)
-        part.layout, part.states = self.layout._replace(grid=part.grid), None
+        part.layout = self.layout._replace(grid=part.grid)
         return part
 
     def queries(

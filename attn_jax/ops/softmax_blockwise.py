@@ -72,7 +72,9 @@ def _attend_fwd(layout: Layout, x: Inputs, mask: Mask) -> tuple[Array, Any]:
 
 def _attend_bwd(layout: Layout, saved: Any, d_out: Array) -> tuple[Inputs, None]:
     x, mask, out, lse = saved
-    return _backward(layout, x, mask, out, lse, d_out), None
+    # Slabs are of the forward pass; this one goes by blocks.
+    blocks = layout._replace(slabs=())
+    return _backward(blocks, x, mask, out, lse, d_out), None
 
 
 _attend: Any = jax.custom_vjp(_attend_primal, nondiff_argnums=(0,))

@@ -105,6 +105,24 @@ def test_slabs_of_the_usual_size(monkeypatch, t, s, heads):
         assert relative(a, b) < 1e-6
 
 
+@pytest.mark.parametrize("name", ["packed", "segments", "dense"])
+def test_slabs_of_filled_arrays(monkeypatch, name):
+    """300 tokens: a mask's arrays are filled up to 384 for the backward pass."""
+    monkeypatch.setattr(softmax_blockwise, "SLAB", 256)
+    real = jnp.arange(300)[None] < jnp.array([[300], [200]])
+    ids = jnp.broadcast_to(jnp.arange(300) // 110, (B, 300))
+    allowed = jax.random.bernoulli(jax.random.key(9), 0.5, (B, 1, 300, 300))
+    mask = {
+        "packed": CAUSAL & masks.padding(real, real) & masks.segments(ids),
+        "segments": masks.segments(ids),
+        "dense": masks.dense(allowed),
+    }[name]
+    args = [normal(i, B, 300, 2, D) for i in range(3)]
+    got, want = both(mask, *args, block_size=None, bias=normal(3, B, 1, 300, 300))
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert relative(a, b) < 1e-6
+
+
 @pytest.mark.parametrize(
     ("shape", "block_size"),
     [
