@@ -10,19 +10,11 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from attn_jax.models.config import DecoderConfig
 from attn_jax.models.embedding import Embedding
 from attn_jax.models.stack import Stack
-from attn_jax.models.tokens import (
-    check_capacity,
-    check_length,
-    clean_tokens,
-    next_tokens,
-)
-from attn_jax.nn import dropout, token_positions
-from attn_jax.nn._checks import check_mask, check_sizes, check_taken, clean_positions
+from attn_jax.models.tokens import check_capacity, next_tokens, read, with_causality
+from attn_jax.nn import dropout
+from attn_jax.nn._checks import check_sizes, check_taken
 from attn_jax.nn._naming import named_rngs
 from attn_jax.nn.core import take_rows
-from attn_jax.ops import masks
-from attn_jax.ops._linear_masks import real_tokens
-from attn_jax.ops._mask_rules import Prefix
 from attn_jax.ops._shapes import check_array
 from attn_jax.ops.masks import Mask, as_mask
 
@@ -70,23 +62,15 @@ class Decoder(nnx.Module):
           UnsupportedMaskError: a rule the mechanism cannot honour.
         """
         check_array("tokens", tokens)
-        mask = as_mask(mask)
-        if not mask.find(Prefix):
-            mask = mask & masks.causal()
-        t, leading = tokens.shape[-1], tokens.shape[:-1]
-        check_length("tokens", t, self.config)
-        real, _ = real_tokens(mask, leading, t, t)
-        check_mask(mask, self.config.mechanism)
-        tokens = clean_tokens("tokens", tokens, real, self.config)
-        if positions is None:
-            positions = token_positions(mask, leading, t)
-        else:
-            limit = self.config.max_length
-            positions = clean_positions(positions, tokens.shape, real, limit, mask)
+        mask = with_causality(as_mask(mask))
+        config = self.config
+        tokens, _, around = read(
+            "tokens", tokens, mask, config, config.mechanism, positions
+        )
         first, second = (None, None) if rng is None else jax.random.split(rng)
-        x = self.embedding(tokens, positions)
-        x = dropout(x, self.config.dropout_rate, first)
-        x = self.stack(x, mask=mask, positions=positions, rng=second)
+        x = self.embedding(tokens, around["positions"])
+        x = dropout(x, config.dropout_rate, first)
+        x = self.stack(x, **around, rng=second)
         return self.embedding.logits(x)
 
     def init_cache(self, batch: int, length: int, dtype: Any = None) -> DecoderCache:

@@ -11,9 +11,9 @@ from attn_jax.models.block import make_norm
 from attn_jax.models.config import EncoderConfig
 from attn_jax.models.embedding import Embedding
 from attn_jax.models.stack import Stack
-from attn_jax.models.tokens import check_length, clean_tokens
-from attn_jax.nn import dropout, token_positions
-from attn_jax.nn._checks import check_mask, clean_positions, extremes
+from attn_jax.models.tokens import read
+from attn_jax.nn import dropout
+from attn_jax.nn._checks import extremes
 from attn_jax.nn._naming import named_rngs
 from attn_jax.nn.feed_forward import ACTIVATIONS
 from attn_jax.ops._linear_masks import real_tokens
@@ -75,23 +75,16 @@ class Encoder(nnx.Module):
           UnsupportedMaskError: a rule the mechanism cannot honour.
         """
         check_array("tokens", tokens)
-        mask = as_mask(mask)
-        t, leading = tokens.shape[-1], tokens.shape[:-1]
-        check_length("tokens", t, self.config)
-        real, _ = real_tokens(mask, leading, t, t)
-        check_mask(mask, self.config.mechanism)
-        tokens = clean_tokens("tokens", tokens, real, self.config)
-        if positions is None:
-            positions = token_positions(mask, leading, t)
-        else:
-            limit = self.config.max_length
-            positions = clean_positions(positions, tokens.shape, real, limit, mask)
+        config = self.config
+        tokens, real, around = read(
+            "tokens", tokens, as_mask(mask), config, config.mechanism, positions
+        )
         types = self._types(types, tokens, real)
         first, second = (None, None) if rng is None else jax.random.split(rng)
-        x = self.embedding(tokens, positions, types)
+        x = self.embedding(tokens, around["positions"], types)
         x = x if self.norm is None else self.norm(x)
-        x = dropout(x, self.config.dropout_rate, first)
-        return self.stack(x, mask=mask, positions=positions, rng=second)
+        x = dropout(x, config.dropout_rate, first)
+        return self.stack(x, **around, rng=second)
 
     def token_logits(self, x: Float[Array, "*b t m"]) -> Float[Array, "*b t vocab"]:
         """norm(activation(x W + b)) Eᵀ + c: scores of the token at each place.

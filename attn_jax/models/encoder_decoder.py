@@ -12,18 +12,15 @@ from attn_jax.models.embedding import Embedding
 from attn_jax.models.stack import Stack
 from attn_jax.models.tokens import (
     check_capacity,
-    check_length,
-    clean_tokens,
     cross_mask,
     next_tokens,
+    read,
+    with_causality,
 )
-from attn_jax.nn import dropout, token_positions
+from attn_jax.nn import dropout
 from attn_jax.nn._checks import check_mask, check_sizes, check_taken
 from attn_jax.nn._naming import named_rngs
 from attn_jax.nn.core import take_rows
-from attn_jax.ops import masks
-from attn_jax.ops._linear_masks import real_tokens
-from attn_jax.ops._mask_rules import Prefix
 from attn_jax.ops._shapes import check_array
 from attn_jax.ops.masks import Mask, as_mask
 
@@ -126,24 +123,22 @@ class EncoderDecoder(nnx.Module):
         """The target's embeddings, and what the decoder's layers are told."""
         check_array("source", source)
         check_array("target", target)
-        source_mask, target_mask = as_mask(source_mask), as_mask(target_mask)
-        if not target_mask.find(Prefix):
-            target_mask = target_mask & masks.causal()
+        source_mask = as_mask(source_mask)
+        target_mask = with_causality(as_mask(target_mask))
         t, leading = target.shape[-1], target.shape[:-1]
         if source.shape[:-1] != leading:
             raise ValueError(
                 f"target: got leading axes {leading} for a source of "
                 f"{source.shape[:-1]}; expected the same, one target a source"
             )
-        check_length("target", t, self.config)
-        check_mask(target_mask, self.config.mechanism)
+        config = self.config
+        target, _, around = read(
+            "target", target, target_mask, config, config.mechanism
+        )
         between = cross_mask(source_mask, target_mask, leading, t, source.shape[-1])
-        check_mask(between, self.config.cross_mechanism)
-        real, _ = real_tokens(target_mask, leading, t, t)
-        target = clean_tokens("target", target, real, self.config)
-        positions = token_positions(target_mask, leading, t)
-        around = {"mask": target_mask, "positions": positions, "context_mask": between}
-        return self.embedding(target, positions), around
+        check_mask(between, config.cross_mechanism)
+        x = self.embedding(target, around["positions"])
+        return x, {**around, "context_mask": between}
 
     def encode(
         self,
@@ -170,14 +165,11 @@ class EncoderDecoder(nnx.Module):
     def _read_source(self, source: Array, mask: Any) -> tuple[Array, dict[str, Any]]:
         """The source's embeddings, and what the encoder's layers are told."""
         check_array("source", source)
-        mask = as_mask(mask)
-        s, leading = source.shape[-1], source.shape[:-1]
-        check_length("source", s, self.config)
-        check_mask(mask, self.config.encoder_mechanism)
-        real, _ = real_tokens(mask, leading, s, s)
-        source = clean_tokens("source", source, real, self.config)
-        positions = token_positions(mask, leading, s)
-        return self.embedding(source, positions), {"mask": mask, "positions": positions}
+        config = self.config
+        source, _, around = read(
+            "source", source, as_mask(mask), config, config.encoder_mechanism
+        )
+        return self.embedding(source, around["positions"]), around
 
     def init_cache(
         self,

@@ -1,17 +1,63 @@
 """What every model asks of token ids, and how decoding counts them."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from attn_jax.models.config import StackConfig
-from attn_jax.nn._checks import check_room, check_rows, check_valid, extremes
+from attn_jax.nn import Mechanism, token_positions
+from attn_jax.nn._checks import (
+    check_mask,
+    check_room,
+    check_rows,
+    check_valid,
+    clean_positions,
+    extremes,
+)
 from attn_jax.ops import masks
 from attn_jax.ops._linear_masks import real_tokens
-from attn_jax.ops._mask_rules import Segments
+from attn_jax.ops._mask_rules import Prefix, Segments
 from attn_jax.ops._shapes import check_array, is_traced
 from attn_jax.ops.masks import Mask
+
+
+class Reading(NamedTuple):
+    """Tokens as a model takes them, and what its layers are told of them."""
+
+    tokens: Int[Array, "*b t"]  # 0 at padding
+    real: Bool[Array, "*b t"] | None
+    around: dict[str, Any]  # mask and positions
+
+
+def read(
+    name: str,
+    tokens: Int[Array, "*b t"],
+    mask: Mask,
+    config: StackConfig,
+    mechanism: Mechanism,
+    positions: Int[Array, "*b t"] | None = None,
+) -> Reading:
+    """Checks tokens, their mask and their positions before anything is computed.
+
+    positions: None counts real tokens, each packed segment from 0.
+    """
+    t, leading = tokens.shape[-1], tokens.shape[:-1]
+    check_length(name, t, config)
+    real, _ = real_tokens(mask, leading, t, t)
+    check_mask(mask, mechanism)
+    tokens = clean_tokens(name, tokens, real, config)
+    if positions is None:
+        positions = token_positions(mask, leading, t)
+    else:
+        limit = config.max_length
+        positions = clean_positions(positions, tokens.shape, real, limit, mask)
+    return Reading(tokens, real, {"mask": mask, "positions": positions})
+
+
+def with_causality(mask: Mask) -> Mask:
+    """A decoder's mask; `prefix` already says what of the future is visible."""
+    return mask if mask.find(Prefix) else mask & masks.causal()
 
 
 def check_length(name: str, length: int, config: StackConfig) -> None:
