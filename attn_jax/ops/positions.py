@@ -106,14 +106,15 @@ def apply_rotary(
     angles = positions.astype(dtype)[..., None, None] * rates.reshape(
         (1,) * (x.ndim - 1) + (d // 2,)
     )
-    sines, cosines = jnp.sin(angles), jnp.cos(angles)
     pair = -1 if interleaved else -2
     pairs = (d // 2, 2) if interleaved else (2, d // 2)
-    first, second = jnp.unstack(
-        x.astype(dtype).reshape(*x.shape[:-1], *pairs), axis=pair
-    )
-    rotated = jnp.stack(
-        [first * cosines - second * sines, first * sines + second * cosines], axis=pair
+    sines, cosines = jnp.sin(angles), jnp.cos(angles)
+    # The partners as one flipped array: on CPU several times the speed of two halves
+    # that are cut apart and joined again.
+    one = x.astype(dtype).reshape(*x.shape[:-1], *pairs)
+    other = jnp.flip(one, axis=pair)
+    rotated = one * jnp.stack([cosines, cosines], axis=pair) + other * jnp.stack(
+        [-sines, sines], axis=pair
     )
     return rotated.reshape(x.shape).astype(x.dtype)
 
