@@ -28,9 +28,11 @@ FIGURES = {"performance-time": "time", "performance-memory": "memory"}
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
-    """Draw both figures into a folder, and return their paths."""
+    """Draw both figures into a folder, and return their paths: none without a sweep."""
     from matplotlib.figure import Figure
 
+    if not results.get("sweep"):
+        return []
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, kind in FIGURES.items():

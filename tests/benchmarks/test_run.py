@@ -54,6 +54,14 @@ def test_a_run_writes_results_figures_and_a_page(folder, alone, capsys):
     assert "tokamax is not installed" in printed
 
 
+def test_a_run_without_a_sweep_writes_a_page_and_no_figures(folder, alone):
+    path, places = folder
+    assert main.main(["quick", "--rounds", "1", "--parts", "decoding", *places]) == 0
+    assert results.read(path / "results.json")["decoding"]
+    assert "## Decoding" in (path / "performance.md").read_text()
+    assert not list(path.glob("*.png"))
+
+
 def test_every_missing_peer_is_named(alone):
     lines = []
     assert peers.found(lines.append) == {"tokamax": False, "torch": False}
