@@ -111,6 +111,7 @@ BLOCKS, TILES = "attn_jax/ops/_blocks.py", "tests/ops/test_softmax_blockwise.py"
 BLOCKWISE = "attn_jax/ops/softmax_blockwise.py"
 SYNTHESIZER = "tests/ops/test_synthesizer.py"
 EXCLUSIVE = "tests/ops/test_exclusive.py"
+BUCKETS, LSH = "attn_jax/ops/_lsh_buckets.py", "tests/ops/test_lsh.py"
 PRECISION = "tests/nn/test_precision.py"
 PAIRS = "tests/models/test_encoder_decoder.py"
 WEIGHTS = "tests/models/test_attention_weights.py"
@@ -149,12 +150,14 @@ MUTATIONS = (
     Mutation(
         "causal off by one",
         RULES,
-        "        return _key_positions(s, i.ndim) <= i\n",
-        "        return _key_positions(s, i.ndim) <= i + 1\n",
+        "        return j <= i\n",
+        "        return j <= i + 1\n",
         (
             f"{SOFTMAX}::test_no_token_moves_what_came_before_it[3]",
             f"{MASKS}::test_both_alignments_of_a_causal_mask_can_be_said",
             f"{LAYER}::test_no_output_before_a_changed_token_moves[softmax-3]",
+            f"{LAYER}::test_no_output_before_a_changed_token_moves[lsh-3]",
+            f"{LSH}::test_no_later_token_contributes_to_what_came_before_it",
         ),
     ),
     Mutation(
@@ -266,24 +269,68 @@ MUTATIONS = (
         "exclude_self with a number added to the length",
         "attn_jax/ops/exclusive.py",
         """\
-    u = jnp.where(ranged, v, 0) * root * root
+    u, peak, ranged = leveled(v)
     square = jnp.sum(u * u)
 """,
         """\
+    _, peak, ranged = leveled(v)
     u = jnp.where(ranged, v, 0)
     square = jnp.sum(u * u) + 1e-6
 """,
         (f"{EXCLUSIVE}::test_values_of_any_length_in_float32[1e-12]",),
     ),
     Mutation(
-        "exclude_self without the where at zero",
-        "attn_jax/ops/exclusive.py",
+        "a vector over its greatest entry without the where at zero",
+        "attn_jax/ops/_vectors.py",
         "    u = jnp.where(ranged, v, 0) * root * root\n",
         "    u = v / jnp.max(jnp.abs(v), initial=0)\n",
         (
             f"{EXCLUSIVE}::test_reduces_to_y_at_a_token_whose_value_has_no_direction",
             "tests/nn/test_masks.py::"
             "test_debug_nans_finds_nothing_in_what_a_mask_hides[softmax]",
+            f"{LSH}::test_debug_nans_finds_nothing",
+        ),
+    ),
+    Mutation(
+        "a pair of tokens counted in every round that it meets in",
+        "attn_jax/ops/lsh.py",
+        " / jnp.maximum(times, 1)\n",
+        "\n",
+        (
+            f"{LSH}::test_every_mask_equals_the_oracle[causal]",
+            f"{LSH}::test_a_pair_that_meets_in_several_rounds_counts_once",
+            "tests/nn/test_oracle.py::test_layer_equals_its_oracle_in_float64[lsh]",
+        ),
+    ),
+    Mutation(
+        "as many buckets as the row with its padding would have",
+        "attn_jax/ops/lsh.py",
+        "        half = -(-runs.size // (2 * size))\n",
+        "        half = jnp.full_like(runs.size, -(-len(qk) // (2 * size)))\n",
+        (
+            f"{LSH}::test_padding_has_no_influence",
+            f"{LAYER}::test_ragged_rows_equal_unpadded_rows[lsh]",
+        ),
+    ),
+    Mutation(
+        "padding sorted among the tokens",
+        BUCKETS,
+        "    keys = (hidden, *ids, here)\n",
+        "    keys = (0 * hidden, *ids, here)\n",
+        (
+            f"{LSH}::test_padding_has_no_influence",
+            f"{LSH}::test_every_mask_equals_the_oracle[padding]",
+            f"{LAYER}::test_ragged_rows_equal_unpadded_rows[lsh]",
+        ),
+    ),
+    Mutation(
+        "a chunk that sees the one after it",
+        BUCKETS,
+        "    return (key == query) | (key == query - 1)\n",
+        "    return (key == query) | (key == query + 1)\n",
+        (
+            f"{LSH}::test_every_mask_equals_the_oracle[none]",
+            f"{LSH}::test_every_length_equals_the_oracle",
         ),
     ),
     Mutation(

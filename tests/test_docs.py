@@ -65,6 +65,13 @@ def test_readme_lists_every_mechanism():
     }
 
 
+def test_readme_names_the_exceptions_to_the_laws():
+    text = (ROOT / "README.md").read_text()
+    for name, kind in MECHANISMS.items():
+        exception = bool(kind.cannot_decode) or not kind.causal_to_the_bit
+        assert (f"`{name}` is an exception to " in text) == exception, name
+
+
 def test_readme_shows_the_last_run_of_the_demo():
     results = json.loads((ROOT / "docs/results/compare/demo.json").read_text())
     assert markdown(results).strip() in (ROOT / "README.md").read_text()

@@ -21,6 +21,7 @@ from attn_jax.models.config import (
 )
 from attn_jax.models.tokens import check_length
 from attn_jax.nn import (
+    LSH,
     AttentionConfig,
     DenseSynthesizer,
     FactorizedDenseSynthesizer,
@@ -128,7 +129,9 @@ def attention_flops(
     With h d = h e = m and g = h this is 4 n m² + 2 n² m for n tokens, the formula of
     multi-head attention. Linear attention builds a state of p (e + 1) numbers a head in
     place of scores and reads it in place of mixing, as its equation without a mask
-    does; chunks add products inside a chunk. A Synthesizer has no queries and keys to
+    does; chunks add products inside a chunk. LSH attention has one projection for
+    queries and keys, scores and mixing of each chunk with itself and the one before,
+    and hashes among its scores. A Synthesizer has no queries and keys to
     project: what makes its logits counts as scores.
 
     Reference: Vaswani et al. 2017, sections 3.2 and 4; the mechanisms' own papers.
@@ -378,6 +381,24 @@ def _mixture(
     )
 
 
+def _lsh(mechanism: LSH, config: AttentionConfig, t: int, s: int) -> AttentionCost:
+    """Each chunk with the one before, the first too; hashes count as scores."""
+    h, d, rounds = config.num_heads, config.key_dim, mechanism.num_rounds
+    size = min(mechanism.bucket_size, t)
+    pairs, hashes = t * t, 0
+    if size < t:
+        columns = -(-t // (2 * size))
+        blocks = -(-columns // size)
+        pairs = rounds * -(-t // size) * size * 2 * size
+        hashes = rounds * t * blocks * min(columns, size) * d
+    query = _linear(t, config.d_model, h * d, config.use_bias)
+    return AttentionCost(
+        query + Cost(0, d if config.qk_norm else 0),
+        Cost(h * (hashes + pairs * d)),
+        Cost(h * pairs * config.values_dim),
+    )
+
+
 COUNTS: dict[type[Mechanism], Callable[[Any, AttentionConfig, int, int], Any]] = {
     Softmax: _softmax,
     Linear: _linear_attention,
@@ -386,6 +407,7 @@ COUNTS: dict[type[Mechanism], Callable[[Any, AttentionConfig, int, int], Any]] =
     DenseSynthesizer: _dense,
     FactorizedDenseSynthesizer: _factorized_dense,
     MixtureSynthesizer: _mixture,
+    LSH: _lsh,
 }
 
 

@@ -6,6 +6,7 @@ from attn_jax.nn.core import ALL_MASKS, Core, Mechanism
 from attn_jax.nn.dropout import dropout
 from attn_jax.nn.feed_forward import FeedForward
 from attn_jax.nn.linear import Linear
+from attn_jax.nn.lsh import LSH
 from attn_jax.nn.mechanisms import MECHANISMS
 from attn_jax.nn.mixture import MixtureSynthesizer
 from attn_jax.nn.softmax import Softmax
@@ -19,6 +20,7 @@ from attn_jax.nn.token_positions import token_positions
 
 __all__ = [
     "ALL_MASKS",
+    "LSH",
     "MECHANISMS",
     "Attention",
     "AttentionCache",

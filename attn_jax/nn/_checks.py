@@ -9,15 +9,8 @@ from jaxtyping import Array, Bool, Int
 
 from attn_jax.nn.core import Mechanism
 from attn_jax.ops._mask_rules import Dense, Segments
-from attn_jax.ops._shapes import check_array, is_traced
+from attn_jax.ops._shapes import check_array, check_sizes, is_traced
 from attn_jax.ops.masks import Mask, UnsupportedMaskError
-
-
-def check_sizes(least: int = 1, **sizes: int) -> None:
-    """Ints from `least` on."""
-    for name, size in sizes.items():
-        if not isinstance(size, int) or isinstance(size, bool) or size < least:
-            raise ValueError(f"{name}: got {size!r}; expected an int >= {least}")
 
 
 def check_optional_sizes(**sizes: int | None) -> None:
@@ -147,6 +140,16 @@ def check_mask(mask: Mask, mechanism: Mechanism) -> None:
     mechanism.check(mask)
 
 
+def check_decodes(mechanism: Mechanism) -> None:
+    """A mechanism that decodes token by token."""
+    if mechanism.cannot_decode:
+        raise ValueError(
+            f"mechanism: got {type(mechanism).__name__}, which cannot decode with a "
+            f"cache: {mechanism.cannot_decode}; write with full passes, that is "
+            "model(tokens) for every new token, or use Softmax() or Linear()"
+        )
+
+
 def check_context(
     context: Array, x: Array, mechanism: Mechanism, exclusive: bool
 ) -> None:
@@ -159,9 +162,10 @@ def check_context(
         )
     if not mechanism.cross:
         raise ValueError(
-            f"context: got one for {type(mechanism).__name__}; expected None: it makes "
-            "its logits from positions or from the query alone, so it can't compare "
-            "with another sequence; use Softmax() or Linear() for cross-attention"
+            f"context: got one for {type(mechanism).__name__}; expected None: it is "
+            "made for one sequence, with logits from positions or the query alone or "
+            "with queries that are the keys; use Softmax() or Linear() for "
+            "cross-attention"
         )
     check_tokens("context", context, x.shape[-1])
     if context.shape[:-2] != x.shape[:-2]:

@@ -8,6 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from attn_jax.nn._checks import (
     check_context,
+    check_decodes,
     check_mask,
     check_memory,
     check_room,
@@ -84,7 +85,7 @@ class Attention(nnx.Module):
           positions: of the tokens of x; None counts real tokens, and a packed segment
             starts at 0. The tokens of a context are counted in the same way. Concrete
             ones that start anew, without segments, warn: they keep nothing apart.
-          rng: key for dropout; None is evaluation.
+          rng: key for dropout and what a mechanism draws; None is evaluation.
 
         Returns:
           One vector a token; 0 at a padded query.
@@ -98,6 +99,8 @@ class Attention(nnx.Module):
         x, attended, rules, where, queries = self._prepare(x, context, mask, positions)
         v = self.value(attended)
         keys = self.mechanism.keys(attended, where["seen"])
+        if self.config.mechanism.draws:
+            where["rng"] = rng
         y = self.mechanism.attend(x, keys, v, mask=rules, **where)
         y = self._finish(y, v, rng)
         return y if queries is None else jnp.where(queries[..., None], y, 0)
@@ -117,8 +120,7 @@ class Attention(nnx.Module):
         projection comes after them and does not count. Cost: that of attention with
         values of width s, and t s numbers a head.
 
-        Args:
-          x, context, mask, positions: as in a call.
+        Args: as in a call.
         """
         x, attended, rules, where, _ = self._prepare(x, context, mask, positions)
         s, g = attended.shape[-2], self.config.kv_heads
@@ -157,6 +159,7 @@ class Attention(nnx.Module):
 
     def init_cache(self, batch: int, length: int, dtype: Any = None) -> AttentionCache:
         """An empty cache for `batch` rows of up to `length` tokens."""
+        check_decodes(self.config.mechanism)
         check_sizes(0, batch=batch, length=length)
         limit = self.config.mechanism.limit
         if limit is not None and length > limit:
@@ -167,9 +170,8 @@ class Attention(nnx.Module):
         size = (self.config.kv_heads, self.config.values_dim)
         dtype = self.config.dtype if dtype is None else dtype
         core = self.mechanism.init_cache(batch, length, size, dtype)
-        return AttentionCache(
-            core, jnp.zeros((batch,), jnp.int32), jnp.asarray(length, jnp.int32)
-        )
+        none, room = jnp.zeros((batch,), jnp.int32), jnp.asarray(length, jnp.int32)
+        return AttentionCache(core, none, room)
 
     def decode(
         self,
@@ -193,6 +195,7 @@ class Attention(nnx.Module):
           ValueError: more tokens than the cache has room for. Under jit, where nothing
             can raise, that row's output is NaN and its cache unchanged.
         """
+        check_decodes(self.config.mechanism)
         check_tokens("x", x, self.config.d_model)
         check_valid(valid, x.shape[:-1])
         b, n = x.shape[:2]

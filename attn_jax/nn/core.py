@@ -23,7 +23,12 @@ class Mechanism:
     """A row of the mechanism table: a frozen config that says what it can do.
 
     `masks` are the rules that the mechanism honours, `cross` whether it attends to
-    another sequence, `mixes` whether its logits can be mixed with others'.
+    another sequence, `mixes` whether its logits can be mixed with others', `draws`
+    whether its core's `attend` takes a key for what is random in training.
+
+    Two laws have exceptions. `causal_to_the_bit` is False where later tokens contribute
+    nothing to an output but can change how it is computed; `cannot_decode` says why
+    tokens can't be decoded one by one, "" where they can.
     """
 
     equation: ClassVar[str]
@@ -33,6 +38,9 @@ class Mechanism:
     masks: ClassVar[frozenset[str]] = frozenset()
     cross: ClassVar[bool] = False
     mixes: ClassVar[bool] = True
+    draws: ClassVar[bool] = False
+    causal_to_the_bit: ClassVar[bool] = True
+    cannot_decode: ClassVar[str] = ""
 
     def check(self, mask: Mask) -> None:
         """Raises for what the values in a mask must not be."""

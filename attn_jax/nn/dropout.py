@@ -1,10 +1,10 @@
 """Dropout whose randomness is an argument."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
+
+from attn_jax.ops._shapes import check_rng
 
 
 def dropout(
@@ -19,18 +19,8 @@ def dropout(
     """
     if rng is None:
         return x
-    check_rng(rng)
+    check_rng(rng, ", or None for evaluation")
     if rate == 0.0:
         return x
     keep = jax.random.bernoulli(rng, 1.0 - rate, x.shape)
     return jnp.where(keep, x / (1.0 - rate), jnp.zeros_like(x))
-
-
-def check_rng(rng: Any) -> None:
-    """One typed key."""
-    dtype = getattr(rng, "dtype", None)
-    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
-        raise TypeError(
-            f"rng: got {type(rng).__name__}; expected a typed key such as "
-            "jax.random.key(0), or None for evaluation"
-        )

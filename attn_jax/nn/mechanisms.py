@@ -3,6 +3,7 @@
 from attn_jax.nn._table import Table
 from attn_jax.nn.core import Mechanism
 from attn_jax.nn.linear import Linear
+from attn_jax.nn.lsh import LSH
 from attn_jax.nn.mixture import MixtureSynthesizer
 from attn_jax.nn.softmax import Softmax
 from attn_jax.nn.synthesizer import (
@@ -21,5 +22,6 @@ MECHANISMS: Table[type[Mechanism]] = Table(
         "dense": DenseSynthesizer,
         "factorized_dense": FactorizedDenseSynthesizer,
         "mixture": MixtureSynthesizer,
+        "lsh": LSH,
     },
 )

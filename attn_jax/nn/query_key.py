@@ -14,23 +14,32 @@ if TYPE_CHECKING:
 
 
 class QueryKey(nnx.Module):
-    """q = norm(x W_q), k = norm(x W_k), turned by their positions where asked."""
+    """q = norm(x W_q), k = norm(x W_k), turned by their positions where asked.
 
-    def __init__(self, config: "AttentionConfig", *, rngs: nnx.Rngs):
+    shared: whether the queries are all there is, for a mechanism that makes its keys
+    of them.
+    """
+
+    def __init__(
+        self, config: "AttentionConfig", *, rngs: nnx.Rngs, shared: bool = False
+    ):
         query, key = named_rngs(rngs, "query", "key")
         width, d = config.d_model, config.key_dim
         options = config.projection_options()
         self.query = nnx.LinearGeneral(
             width, (config.num_heads, d), rngs=query, **options
         )
-        self.key = nnx.LinearGeneral(width, (config.kv_heads, d), rngs=key, **options)
+        if not shared:
+            heads = config.kv_heads
+            self.key = nnx.LinearGeneral(width, (heads, d), rngs=key, **options)
         self.rotary = config.rotary
         self.rotary_base = config.rotary_base
         self.normed = config.qk_norm
         if config.qk_norm:
             norm = {"dtype": config.dtype, "param_dtype": config.param_dtype}
             self.query_norm = nnx.RMSNorm(d, rngs=query, **norm)
-            self.key_norm = nnx.RMSNorm(d, rngs=key, **norm)
+            if not shared:
+                self.key_norm = nnx.RMSNorm(d, rngs=key, **norm)
 
     def queries(
         self, x: Float[Array, "*b t m"], positions: Any

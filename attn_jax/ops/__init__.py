@@ -16,6 +16,7 @@ from attn_jax.ops.linear import (
     linear_attention_scan,
     linear_attention_step,
 )
+from attn_jax.ops.lsh import lsh_attention
 from attn_jax.ops.masks import Mask, UnsupportedMaskError
 from attn_jax.ops.positions import alibi_bias, apply_rotary, sinusoidal_positions
 from attn_jax.ops.softmax import softmax_attention, softmax_attention_weights
@@ -50,6 +51,7 @@ __all__ = [
     "linear_attention_recurrent",
     "linear_attention_scan",
     "linear_attention_step",
+    "lsh_attention",
     "masks",
     "mix_logits",
     "polynomial_features",

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from attn_jax.ops._shapes import check_array, is_traced
+from attn_jax.ops._shapes import check_array, check_rng, check_sizes, is_traced
 from attn_jax.ops.masks import as_mask
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,6 +21,8 @@ NUMBERS = {
     "scale": "",
     "strength": "",
 }
+# Ints >= 1 among them.
+SIZES = ("bucket_size", "num_rounds")
 
 
 def op(
@@ -63,8 +65,11 @@ def op(
 
 
 def check_options(options: dict[str, Any]) -> None:
-    """The keyword arguments that ops share: mask, bias and numbers."""
+    """The keyword arguments that ops share: mask, bias, rng and numbers."""
     as_mask(options.get("mask"))
+    if "rng" in options:
+        check_rng(options["rng"])
+    check_sizes(**{name: options[name] for name in SIZES if name in options})
     if options.get("bias") is not None:
         check_array("bias", options["bias"])
     for name in NUMBERS.keys() & options.keys():

@@ -4,7 +4,7 @@ Fields that hold arrays are annotated in comments: tree transformations put anyt
 there.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -35,6 +35,14 @@ class Positional:
             (1,) * (start.ndim + 1) + (t, 1)
         )
 
+    def allows(self, i: Any, j: Any) -> Bool[Array, "..."]:
+        """Whether queries at absolute positions i see keys at j; arrays broadcast."""
+        raise NotImplementedError
+
+    def allowed(self, t: int, s: int) -> Bool[Array, "*b 1 t s"]:
+        i = self.query_positions(t, s)
+        return self.allows(i, _key_positions(s, i.ndim))
+
 
 def _key_positions(s: int, ndim: int) -> Int[Array, "..."]:
     return jnp.arange(s).reshape((1,) * (ndim - 1) + (s,))
@@ -45,9 +53,8 @@ def _key_positions(s: int, ndim: int) -> Int[Array, "..."]:
 class Causal(Positional):
     """Key j is visible when j <= query position."""
 
-    def allowed(self, t: int, s: int) -> Bool[Array, "*b 1 t s"]:
-        i = self.query_positions(t, s)
-        return _key_positions(s, i.ndim) <= i
+    def allows(self, i: Any, j: Any) -> Bool[Array, "..."]:
+        return j <= i
 
 
 @jax.tree_util.register_dataclass
@@ -58,9 +65,8 @@ class Window(Positional):
     left: int = field(metadata={"static": True})
     right: int = field(metadata={"static": True})
 
-    def allowed(self, t: int, s: int) -> Bool[Array, "*b 1 t s"]:
-        i = self.query_positions(t, s)
-        distance = _key_positions(s, i.ndim) - i
+    def allows(self, i: Any, j: Any) -> Bool[Array, "..."]:
+        distance = j - i
         return (-self.left <= distance) & (distance <= self.right)
 
 
@@ -71,12 +77,15 @@ class Prefix(Positional):
 
     length: Any
 
+    def allows(self, i: Any, j: Any) -> Bool[Array, "..."]:
+        return j <= jnp.maximum(i, self.length - 1)
+
     def allowed(self, t: int, s: int) -> Bool[Array, "*b 1 t s"]:
         i = self.query_positions(t, s)
         length = jnp.asarray(self.length)[..., None, None, None]
         ndim = max(i.ndim, length.ndim)
-        i, length = lift(i, ndim), lift(length, ndim)
-        return _key_positions(s, ndim) <= jnp.maximum(i, length - 1)
+        lifted = replace(self, length=lift(length, ndim))
+        return lifted.allows(lift(i, ndim), _key_positions(s, ndim))
 
 
 @jax.tree_util.register_dataclass

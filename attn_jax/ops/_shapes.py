@@ -33,6 +33,25 @@ def check_array(name: str, x: Any) -> None:
     )
 
 
+def check_sizes(least: int = 1, **sizes: int) -> None:
+    """Ints from `least` on."""
+    for name, size in sizes.items():
+        if not isinstance(size, int) or isinstance(size, bool) or size < least:
+            raise ValueError(f"{name}: got {size!r}; expected an int >= {least}")
+
+
+def check_rng(rng: Any, otherwise: str = "") -> None:
+    """One typed key; otherwise: what else is taken."""
+    dtype = getattr(rng, "dtype", None)
+    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        raise TypeError(
+            f"rng: got {type(rng).__name__ if dtype is None else dtype}; expected a "
+            f"typed key such as jax.random.key(0){otherwise}"
+        )
+    if rng.ndim:
+        raise ValueError(f"rng: got keys of shape {rng.shape}; expected one, rng[i]")
+
+
 def check_qkv(q: Array, k: Array, v: Array | None = None) -> None:
     """q: *b t h d, k: *b s g d, v: *b s g e, with h a multiple of g."""
     named = {"q": q, "k": k} | ({} if v is None else {"v": v})

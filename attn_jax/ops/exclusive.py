@@ -6,6 +6,7 @@ from jaxtyping import Array, Float
 
 from attn_jax.ops._entry import op
 from attn_jax.ops._shapes import check_heads, compute_dtype
+from attn_jax.ops._vectors import leveled
 
 
 @op()
@@ -64,17 +65,9 @@ def _project_out(
 ) -> Float[Array, " e"]:
     """y - strength (y . v) v / |v|^2, and y where v has no direction.
 
-    The length of v cancels, so v is divided by its largest entry first: neither its
-    square nor the gradient of the quotient can leave the range of the dtype. Two
-    factors of peak^(-1/2) divide by a peak near the largest number too, and are faster.
-    `where` stands before every product, so that a v that holds NaN reaches neither the
-    result nor a gradient.
+    The length of v cancels, so that of `leveled(v)` does as well.
     """
-    peak = jax.lax.stop_gradient(jnp.max(jnp.abs(v), initial=0))
-    ranged = (peak > 0) & (peak < jnp.inf)
-    peak = jnp.where(ranged, peak, 1)
-    root = jax.lax.rsqrt(peak)
-    u = jnp.where(ranged, v, 0) * root * root
+    u, peak, ranged = leveled(v)
     square = jnp.sum(u * u)
     directed = ranged & (peak * jnp.sqrt(square) >= jnp.finfo(v.dtype).tiny ** 0.5)
     along = jnp.sum(y * u) / jnp.where(ranged, square, 1)

@@ -1,4 +1,4 @@
-"""Text that a model writes, byte by byte, with its cache."""
+"""Text that a model writes, byte by byte, with its cache where it can have one."""
 
 from typing import Any
 
@@ -6,7 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jaxtyping import Array, Int, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
+
+from attn_jax.models import Decoder
+from attn_jax.ops import masks
 
 
 def make_writer(graph: Any, length: int, temperature: float) -> Any:
@@ -20,19 +23,44 @@ def make_writer(graph: Any, length: int, temperature: float) -> Any:
         n = prompt.shape[0]
         given = jnp.zeros((length,), jnp.int32).at[:n].set(prompt)
 
-        def token(carry: Any, i: Array) -> tuple[Any, Array]:
-            cache, last = carry
-            now = jnp.where(i < n, given[i], last)
-            logits, cache = model.decode(now[None, None], cache)
-            scores = logits[0, 0] / temperature
+        def draw(logits: Float[Array, " vocab"], i: Array) -> Int[Array, ""]:
+            """What follows byte i."""
+            scores = logits / temperature
             drawn = jax.random.categorical(jax.random.fold_in(rng, i), scores)
-            return (cache, drawn.astype(jnp.int32)), now
+            return drawn.astype(jnp.int32)
 
-        start = (model.init_cache(1, length), jnp.zeros((), jnp.int32))
-        _, tokens = jax.lax.scan(token, start, jnp.arange(length))
-        return tokens[n:]
+        cached = not model.config.mechanism.cannot_decode
+        follow = with_cache if cached else with_full_passes
+        return follow(model, given, n, draw)[n:]
 
     return write
+
+
+def with_cache(model: Decoder, given: Array, n: int, draw: Any) -> Array:
+    """The n bytes given and what follows, one step of decoding a byte."""
+    (length,) = given.shape
+
+    def token(carry: Any, i: Array) -> tuple[Any, Array]:
+        cache, last = carry
+        now = jnp.where(i < n, given[i], last)
+        logits, cache = model.decode(now[None, None], cache)
+        return (cache, draw(logits[0, 0], i)), now
+
+    start = (model.init_cache(1, length), jnp.zeros((), jnp.int32))
+    _, tokens = jax.lax.scan(token, start, jnp.arange(length))
+    return tokens
+
+
+def with_full_passes(model: Decoder, given: Array, n: int, draw: Any) -> Array:
+    """The same, one pass over all bytes so far a byte."""
+    (length,) = given.shape
+
+    def token(i: Array, tokens: Array) -> Array:
+        real = jnp.arange(length) < i
+        logits = model(tokens[None], mask=masks.padding(real, real))
+        return tokens.at[i].set(draw(logits[0, i - 1], i - 1))
+
+    return jax.lax.fori_loop(n, length, token, given)
 
 
 def write_text(

@@ -45,6 +45,13 @@ def check(config: TranslationConfig) -> None:
         value = getattr(config, name)
         if value is not None:
             MECHANISMS[value]
+    if MECHANISMS[config.mechanism].cannot_decode:
+        fail(
+            "--mechanism",
+            config.mechanism,
+            "one that decodes token by token, as translations are written",
+            f"leave it to the encoder: --encoder-mechanism {config.mechanism}",
+        )
     try:
         length_penalties(config.alpha, config.max_length + config.extra_length)
     except ValueError as error:

@@ -25,10 +25,15 @@ SOFTMAX, LAYER = "jax.nn.dot_product_attention", "flax.nnx.MultiHeadAttention"
 
 
 def mechanism(name: str) -> nn.Mechanism:
-    """The table's, with random logits as large as those of dot products."""
+    """The table's, with random logits as large as those of dot products.
+
+    One that sorts tokens into buckets has one for all: rounding moves a token from one
+    into another, and then it meets other tokens.
+    """
     kind = nn.MECHANISMS[name]
-    wide = {"init_std": 1.0} if "init_std" in kind.__dataclass_fields__ else {}
-    return kind(**wide).for_length(KEYS)
+    wide = {"init_std": 1.0, "bucket_size": KEYS}
+    options = {field: wide[field] for field in wide.keys() & kind.__dataclass_fields__}
+    return kind(**options).for_length(KEYS)
 
 
 def config(name: str, exclusive: bool, dtype: str = "float32") -> nn.AttentionConfig:
@@ -78,6 +83,7 @@ def exact(name: str, params: dict, x: jax.Array, exclusive: bool) -> np.ndarray:
         np.ones((1, 1, 1, 1), bool),
         exclusive=exclusive,
         context=x,
+        mechanism=mechanism(name),
     )
 
 

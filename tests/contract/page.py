@@ -37,7 +37,8 @@ def page(results: Mapping[str, Any]) -> str:
         "## Rounding\n",
         _prose(
             f"Relative error (Frobenius norm) of a layer over {KEYS:,} keys against "
-            "NumPy in float64 on the same rounded numbers, projections included. "
+            "NumPy in float64 on the same rounded numbers, projections included; `lsh` "
+            "has one bucket, since rounding moves a token from one into another. "
             f"`{SOFTMAX}` stands between the projections of the softmax layer, "
             f"`{LAYER}` has its parameters. On {results['device']}."
         ),

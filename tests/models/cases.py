@@ -5,7 +5,7 @@ from flax import nnx
 
 from attn_jax import models, nn
 from attn_jax.ops import masks
-from tests.nn.cases import Compiled, filled
+from tests.nn.cases import Compiled, filled, small
 
 B, T, SHORT, LONGEST = 3, 7, 4, 11
 VOCAB, M, H, G, D, E, F, LAYERS = 13, 10, 4, 2, 6, 5, 17, 2
@@ -29,9 +29,7 @@ def ids(seed, *shape):
 
 
 def config(name="softmax", **options):
-    return models.DecoderConfig(
-        **SIZES | {"mechanism": nn.MECHANISMS[name]()} | options
-    )
+    return models.DecoderConfig(**SIZES | {"mechanism": small(name)} | options)
 
 
 def decoder(name="softmax", seed=0, **options):
@@ -68,6 +66,7 @@ class Model(Compiled):
     """A decoder on B rows, compiled for a batch of T tokens and one of SHORT."""
 
     def __init__(self, name="softmax", exclusive=False, **options):
+        self.kind = nn.MECHANISMS[name]
         super().__init__(decoder(name, exclusive=exclusive, use_bias=True, **options))
         self._full = self.jit(
             "full",

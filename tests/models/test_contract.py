@@ -3,33 +3,45 @@
 A mechanism added to `MECHANISMS` is tested here with no new test code.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from attn_jax import nn
+from attn_jax.decoding import beam_search, greedy, sample
 from tests.models.cases import (
     F32,
     GARBAGE,
     SHORT,
     VOCAB,
     B,
+    M,
     Model,
     T,
+    decoder,
+    encoder_decoder,
     ids,
     placed,
 )
-from tests.nn.cases import EVERY
+from tests.nn.cases import EVERY, NOT_DECODING, decodes, rows, small
+from tests.nn.errors import assert_raises
 from tests.ops.oracles import assert_close, assert_same_bits
 
 # Where the SHORT tokens of each row stand: right-padded, left-padded, in between.
 PLACES = [[0, 1, 2, 3], [3, 4, 5, 6], [1, 2, 4, 5]]
 
 
+# Of two lists of rows the same ones need not come one after the other.
+model = functools.lru_cache(maxsize=4)(Model)
+
+
 @pytest.fixture(scope="module", params=EVERY)
 def one(request):
-    """A decoder of each row, whose tests come one after the other and share it."""
-    return Model(*request.param)
+    """A decoder of each row, which its tests share."""
+    return model(*request.param)
 
 
 def take(x, places):
@@ -70,6 +82,10 @@ def test_packed_segments_equal_rows_of_their_own(one):
             assert_close(packed[row, at], logits[row, at - at[0]], F32, f"{row} {at}")
 
 
+EXACT = [name for name, kind in nn.MECHANISMS.items() if kind.causal_to_the_bit]
+
+
+@pytest.mark.parametrize("one", rows(EXACT), indirect=True)
 @pytest.mark.parametrize("at", [0, 3, T - 1])
 def test_no_logit_before_a_changed_token_moves(one, at):
     tokens = ids(4, B, T)
@@ -80,6 +96,7 @@ def test_no_logit_before_a_changed_token_moves(one, at):
     assert all(np.any(row) for row in after[:, at] != before[:, at])
 
 
+@decodes
 def test_decoding_token_by_token_equals_the_full_pass(one):
     tokens = ids(5, B, T)
     want, cache, outs = one.full(tokens), one.init_cache(), []
@@ -93,6 +110,7 @@ def test_decoding_token_by_token_equals_the_full_pass(one):
     assert cache.length.tolist() == [T] * B
 
 
+@decodes
 def test_ragged_decoding_equals_unpadded_rows(one):
     rows = ids(1, B, SHORT)
     want, cache = np.asarray(one.plain(rows)), one.init_cache()
@@ -111,6 +129,7 @@ def test_ragged_decoding_equals_unpadded_rows(one):
     assert_close(np.asarray(logits)[2], want[2, 3:], F32, "row 2, the last token")
 
 
+@decodes
 def test_a_row_without_room_is_nan_and_the_others_go_on(one):
     tokens = ids(6, B, T)
     want, cache = np.asarray(one.full(tokens)), one.init_cache()
@@ -146,12 +165,14 @@ def test_a_row_without_room_is_nan_and_the_others_go_on(one):
         assert_same_bits(got, right, "full cache")
 
 
+@decodes
 def test_overflow_raises_with_numbers(one, plain_errors):
     cache = one.init_cache()._replace(length=jnp.array([2, 6, 0], jnp.int32))
     with pytest.raises(ValueError, match=r"tokens: row 1 would hold 8 .* room for 7"):
         one.module.decode(jnp.asarray(ids(0, B, 2)), cache)
 
 
+@decodes
 def test_caches_can_be_gathered_along_the_batch(one):
     tokens, rows = ids(7, B, T), jnp.array([2, 0, 0])
     _, cache = one.decode_ragged(tokens[:, :3], one.init_cache(), np.ones((B, 3), bool))
@@ -164,17 +185,61 @@ def test_caches_can_be_gathered_along_the_batch(one):
 
 
 def test_a_second_call_traces_nothing(one):
-    """With other tokens, other padding, and a cache that has been used."""
-    valid, cache = np.ones((B, 3), bool), one.init_cache()
+    """With other tokens and other padding."""
     for seed in (1, 2):
         one.full(ids(seed, B, T), np.arange(T) >= np.full((B, 1), seed))
         one.plain(ids(seed, B, SHORT))
+        if seed == 1:
+            traced = dict(one.traces)
+    assert dict(one.traces) == traced == dict.fromkeys(traced, 1)
+    assert traced.keys() >= {"full", "plain"}
+
+
+@decodes
+def test_a_second_step_of_decoding_traces_nothing(one):
+    """With other tokens, and a cache that has been used."""
+    valid, cache = np.ones((B, 3), bool), one.init_cache()
+    for seed in (1, 2):
         cache = one.decode(ids(seed, B, 1), cache)[1]
         cache = one.decode_ragged(ids(seed, B, 3), cache, valid)[1]
         if seed == 1:
             traced = dict(one.traces)
     assert dict(one.traces) == traced == dict.fromkeys(traced, 1)
-    assert len(traced) == 4
+    assert traced.keys() >= {"decode", "decode_ragged"}
+
+
+@pytest.mark.parametrize("name", NOT_DECODING)
+def test_what_cannot_decode_says_why_and_what_to_do(name):
+    """Of a decoder, of an encoder-decoder, and of all that writes with either."""
+    kind, mechanism = nn.MECHANISMS[name], small(name)
+    one, two = decoder(name), encoder_decoder(mechanism=mechanism)
+    prompt, memory = jnp.ones((B, SHORT), jnp.int32), jnp.zeros((B, SHORT, M))
+    rng, ends = jax.random.key(0), {"max_length": 2, "eos_id": 1, "bos_id": 2}
+    for call in (
+        lambda: one.init_cache(B, T),
+        lambda: one.decode(prompt, decoder().init_cache(B, T)),
+        lambda: two.init_cache(memory, T),
+        lambda: greedy(one, prompt, **ends),
+        lambda: greedy(two, prompt, **ends),
+        lambda: sample(one, prompt, rng=rng, **ends),
+        lambda: beam_search(one, prompt, beam_size=2, alpha=0.6, **ends),
+    ):
+        assert_raises(
+            ValueError,
+            call,
+            f"mechanism: got {kind.__name__}, which cannot decode",
+            kind.cannot_decode,
+            "write with full passes, that is model(tokens) for every new token",
+        )
+
+
+@pytest.mark.parametrize("name", NOT_DECODING)
+def test_an_encoder_needs_no_decoding(name):
+    """The encoder of a translator may have any mechanism of one sequence."""
+    model = encoder_decoder(encoder_mechanism=small(name))
+    source = jnp.asarray(ids(0, B, SHORT))
+    ends = {"max_length": 2, "eos_id": 1, "bos_id": 2}
+    assert greedy(model, source, **ends).shape == (B, 2)
 
 
 def test_garbage_is_no_token():

@@ -12,7 +12,7 @@ from attn_jax import models, nn
 from attn_jax.ops import masks
 from tests.models import oracle
 from tests.models.cases import F32, GARBAGE, VOCAB, B, M, T, encoder, ids
-from tests.nn.cases import light_jit, numbers
+from tests.nn.cases import light_jit, numbers, small
 from tests.nn.errors import assert_raises
 from tests.ops.oracles import assert_close, assert_same_bits
 
@@ -81,7 +81,7 @@ def test_a_pre_norm_encoder_without_types_equals_its_oracle(x64):
 @pytest.mark.parametrize("name", nn.MECHANISMS)
 def test_padding_has_no_influence(name):
     """What it holds, to the bit; where it stands, to rounding."""
-    model = encoder(mechanism=nn.MECHANISMS[name](), **BERT)
+    model = encoder(mechanism=small(name), **BERT)
     run = outputs(model)
     want = run(np.where(REAL, TOKENS, 2), TYPES, REAL)
     got = run(

@@ -22,11 +22,21 @@ SIZES = {
 }
 F32 = 1e-5  # ceiling of a relative error in float32
 
-EVERY = [
-    pytest.param((name, exclusive), id=f"{name}-exclusive" if exclusive else name)
-    for name in nn.MECHANISMS
-    for exclusive in (False, True)
-]
+
+def rows(names):
+    """Each mechanism with and without exclusion."""
+    return [
+        pytest.param((name, exclusive), id=f"{name}-exclusive" if exclusive else name)
+        for name in names
+        for exclusive in (False, True)
+    ]
+
+
+EVERY = rows(nn.MECHANISMS)
+DECODING = [name for name, kind in nn.MECHANISMS.items() if not kind.cannot_decode]
+NOT_DECODING = [name for name in nn.MECHANISMS if name not in DECODING]
+# On a test whose fixture `one` is of a row: those alone that decode token by token.
+decodes = pytest.mark.parametrize("one", rows(DECODING), indirect=True)
 
 
 def normal(seed, *shape, dtype=np.float32):
@@ -55,8 +65,21 @@ def numbers(module):
     )
 
 
+def small(name, **options):
+    """The table's; one that sorts tokens into buckets has several for a few tokens."""
+    kind = nn.MECHANISMS[name]
+    few = {"bucket_size": 2} if "bucket_size" in kind.__dataclass_fields__ else {}
+    return kind(**few | options)
+
+
 def mechanism(name, **options):
-    return nn.MECHANISMS[name](**options).for_length(LONGEST)
+    return small(name, **options).for_length(LONGEST)
+
+
+def in_one_bucket(name):
+    """The same with all tokens in one bucket: which of them meet is no question."""
+    sorts = "bucket_size" in nn.MECHANISMS[name].__dataclass_fields__
+    return mechanism(name, **{"bucket_size": LONGEST} if sorts else {})
 
 
 def attention(name="softmax", seed=0, **options):
@@ -66,9 +89,10 @@ def attention(name="softmax", seed=0, **options):
     return filled(lambda: nn.Attention(config, rngs=nnx.Rngs(0)), seed)
 
 
-def light_jit(function):
+def light_jit(function, **options):
     """jit that compiles in half the time: LLVM optimises nothing, XLA all it can."""
-    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
+    fast = {"xla_backend_optimization_level": 0}
+    return jax.jit(function, compiler_options=fast, **options)
 
 
 class Compiled:
@@ -110,6 +134,7 @@ class Layer(Compiled):
 
     def __init__(self, name, exclusive):
         self.row = name, exclusive
+        self.kind = nn.MECHANISMS[name]
         options = {"exclusive": exclusive, "rotary": True, "use_bias": True}
         super().__init__(attention(name, **options))
         self._full = self.jit_vjp(

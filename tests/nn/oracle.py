@@ -2,12 +2,15 @@
 
 The parameters come as nested dicts of arrays, named as in the module. What happens
 between projections is that of `tests.ops`: one query, one head, one logit at a time.
+Random numbers alone are JAX's.
 """
 
+import jax
 import numpy as np
 
 from tests.ops import (
     oracle_exclusive,
+    oracle_lsh,
     oracle_positions,
     oracle_synthesizer,
     oracles,
@@ -25,19 +28,21 @@ def attention(
     alibi=False,
     qk_norm=False,
     context=None,
+    mechanism=None,
 ):
     """y = concat over heads (mechanism(x)) W_o for rows `b t m`; allowed `b h t s`.
 
-    rotary is True, or the base of the wavelengths.
+    rotary is True, or the base of the wavelengths. mechanism is the config, which some
+    need for what parameters do not tell.
     """
     attended = x if context is None else context
     v = projected(params["value"], attended)
     h, t, s = params["output"]["kernel"].shape[0], x.shape[1], attended.shape[1]
     allowed = np.broadcast_to(allowed, (len(x), h, t, s))
     core = params["mechanism"]
-    if name == "linear":
-        q, k = queries_and_keys(core["query_key"], x, attended, rotary, qk_norm)
-        y = oracles.linear_attention(q, k, v, allowed).out
+    if name in OUTPUTS:
+        options = {"rotary": rotary, "qk_norm": qk_norm}
+        y = OUTPUTS[name](core, x, attended, v, allowed, mechanism, **options)
     else:
         logits = LOGITS[name](core, x, attended, rotary=rotary, qk_norm=qk_norm)
         logits = np.broadcast_to(logits, (len(x), *logits.shape[-3:]))[..., :t, :s]
@@ -61,16 +66,41 @@ def rms(x, scale):
     return x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + 1e-6) * scale
 
 
-def queries_and_keys(core, x, attended, rotary, qk_norm):
-    q, k = projected(core["query"], x), projected(core["key"], attended)
+def turned(core, part, x, rotary, qk_norm):
+    """norm(x W), turned by positions; part is "query" or "key"."""
+    y = projected(core[part], x)
     if qk_norm:
-        q = rms(q, core["query_norm"]["scale"])
-        k = rms(k, core["key_norm"]["scale"])
+        y = rms(y, core[f"{part}_norm"]["scale"])
     if rotary:
         base = 10000.0 if rotary is True else rotary
-        q = oracle_positions.rotary(q, np.arange(x.shape[1]), base)
-        k = oracle_positions.rotary(k, np.arange(attended.shape[1]), base)
-    return q, k
+        y = oracle_positions.rotary(y, np.arange(x.shape[1]), base)
+    return y
+
+
+def queries_and_keys(core, x, attended, rotary, qk_norm):
+    q = turned(core, "query", x, rotary, qk_norm)
+    return q, turned(core, "key", attended, rotary, qk_norm)
+
+
+def linear(core, x, attended, v, allowed, mechanism, *, rotary, qk_norm):
+    q, k = queries_and_keys(core["query_key"], x, attended, rotary, qk_norm)
+    return oracles.linear_attention(q, k, v, allowed).out
+
+
+def lsh(core, x, attended, v, allowed, mechanism, *, rotary, qk_norm):
+    """x are the first tokens of those attended to; rotations are those of the seed."""
+    qk = turned(core["query_key"], "query", attended, rotary, qk_norm)
+    t, h, d = qk.shape[1:]
+    key, size = jax.random.key(mechanism.seed), mechanism.bucket_size
+    columns = [
+        jax.random.normal(
+            jax.random.fold_in(key, i), (mechanism.num_rounds, h, d), np.float32
+        )
+        for i in range(-(-t // (2 * size)))
+    ]
+    rotations = np.stack(columns).astype(np.float64)
+    queries = x.shape[1]
+    return oracle_lsh.attention(qk, v, allowed, rotations, size, queries=queries).out
 
 
 def dot_products(core, x, attended, *, rotary, qk_norm):
@@ -122,6 +152,7 @@ def mixture(core, x, attended, **options):
     return oracle_synthesizer.mixture([one, two], alphas)
 
 
+OUTPUTS = {"linear": linear, "lsh": lsh}
 LOGITS = {
     "softmax": dot_products,
     "random": random,

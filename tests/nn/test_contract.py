@@ -3,6 +3,7 @@
 A mechanism added to `MECHANISMS` is tested here with no new test code.
 """
 
+import functools
 from dataclasses import dataclass
 
 import jax
@@ -14,9 +15,11 @@ from flax import nnx
 from attn_jax import UnsupportedMaskError, nn
 from attn_jax.ops import masks
 from tests.nn.cases import (
+    DECODING,
     EVERY,
     F32,
     LONGEST,
+    NOT_DECODING,
     SHORT,
     B,
     E,
@@ -26,18 +29,24 @@ from tests.nn.cases import (
     M,
     T,
     attention,
+    decodes,
+    in_one_bucket,
     light_jit,
     mechanism,
     normal,
     placed,
 )
+from tests.nn.errors import assert_raises
 from tests.ops.oracles import assert_close, assert_same_bits
+
+# Of two lists of rows the same ones need not come one after the other.
+layer = functools.lru_cache(maxsize=4)(Layer)
 
 
 @pytest.fixture(scope="module", params=EVERY)
 def one(request):
-    """A layer of each row, whose tests come one after the other and share it."""
-    return Layer(*request.param)
+    """A layer of each row, which its tests share."""
+    return layer(*request.param)
 
 
 # Where the SHORT tokens of each row stand: right-padded, left-padded, in between.
@@ -125,14 +134,35 @@ def test_packed_segments_equal_rows_of_their_own(one):
 
 @pytest.mark.parametrize("at", [0, 3, T - 1])
 def test_no_output_before_a_changed_token_moves(one, at):
+    """To the bit, but for a mechanism that says so; in no gradient of any."""
     x = normal(4, B, T, M)
     changed = x.copy()
     changed[:, at] = normal(5, B, M)
     before, after = np.asarray(one.full(x)[0]), np.asarray(one.full(changed)[0])
-    assert_same_bits(after[:, :at], before[:, :at], "outputs before the change")
+    if one.kind.causal_to_the_bit:
+        assert_same_bits(after[:, :at], before[:, :at], "outputs before the change")
     assert all(np.any(row) for row in after[:, at:] != before[:, at:])
+    early = normal(9, B, T, M) * (np.arange(T) < at)[None, :, None]
+    _, _, dx = one.full(x, cotangent=early.astype(np.float32))
+    assert np.all(np.asarray(dx)[:, at:] == 0)
+    assert np.any(dx) == (at > 0)
 
 
+@pytest.mark.parametrize("name", NOT_DECODING)
+def test_what_cannot_decode_says_why_and_what_to_do(name):
+    module, kind = attention(name), nn.MECHANISMS[name]
+    parts = (
+        f"mechanism: got {kind.__name__}, which cannot decode",
+        kind.cannot_decode,
+        "write with full passes",
+    )
+    assert_raises(ValueError, lambda: module.init_cache(B, T), *parts)
+    cache = attention().init_cache(B, T)
+    x = jnp.zeros((B, 1, M))
+    assert_raises(ValueError, lambda: module.decode(x, cache), *parts)
+
+
+@decodes
 def test_decoding_equals_the_full_pass(one):
     x = normal(6, B, T, M)
     want = one.full(x)[0]
@@ -144,6 +174,7 @@ def test_decoding_equals_the_full_pass(one):
         assert_close(got, right, F32, "cache")
 
 
+@decodes
 def test_ragged_decoding_equals_unpadded_rows(one):
     """Rows with padding on the right, on the left and inside, in two pieces."""
     rows = normal(1, B, SHORT, M)
@@ -170,6 +201,7 @@ def test_ragged_decoding_equals_unpadded_rows(one):
     assert_close(out[2], np.asarray(want)[2, 3:], F32, "row 2, the last token")
 
 
+@decodes
 def test_a_row_without_room_is_nan_and_the_others_go_on(one):
     x = normal(7, B, T, M)
     want = np.asarray(one.full(x)[0])
@@ -204,6 +236,7 @@ def test_a_row_without_room_is_nan_and_the_others_go_on(one):
     assert_all_same_bits(full, last, "full cache")
 
 
+@decodes
 def test_padding_may_hang_over_the_end_of_the_cache(one):
     x = normal(7, B, T, M)
     want = np.asarray(one.full(x)[0])
@@ -220,6 +253,7 @@ def test_padding_may_hang_over_the_end_of_the_cache(one):
     assert cache.length.tolist() == [T] * B
 
 
+@decodes
 def test_overflow_raises_with_numbers(one, plain_errors):
     module = one.module
     cache = module.init_cache(B, T)._replace(length=jnp.array([2, 6, 0], jnp.int32))
@@ -231,6 +265,7 @@ def test_overflow_raises_with_numbers(one, plain_errors):
         module.decode(jnp.ones((B, 2, M)), full, valid=jnp.asarray(valid))
 
 
+@decodes
 def test_caches_can_be_gathered_along_the_batch(one):
     """As beam search does: rows are dropped, repeated and continued."""
     x = normal(8, B, T, M)
@@ -254,17 +289,26 @@ def test_jit_equals_eager_and_traces_once(one):
     assert_close(
         one.module(jnp.asarray(rows), mask=masks.causal()), compiled, F32, "eager"
     )
-    x, cache = normal(0, B, T, M), one.module.init_cache(B, T)
-    valid = np.ones((B, 3), bool)
     for seed in (11, 12):
         one.plain(normal(seed, B, SHORT, M))
         one.full(normal(seed, B, T, M))
-        one.decode(x[:, :1], one.decode(x[:, :1], cache)[1])
-        one.decode_ragged(x[:, :3], one.decode_ragged(x[:, :3], cache, valid)[1], valid)
         if seed == 11:
             traced = dict(one.traces)
     assert dict(one.traces) == traced
-    assert traced["full"] == traced["plain"] == traced["decode_ragged"] == 1
+    assert traced["full"] == traced["plain"] == 1
+
+
+@decodes
+def test_a_second_step_of_decoding_traces_nothing(one):
+    x, cache = normal(0, B, T, M), one.module.init_cache(B, T)
+    valid = np.ones((B, 3), bool)
+    one.decode(x[:, :1], cache)
+    one.decode_ragged(x[:, :3], cache, valid)
+    traced = dict(one.traces)
+    one.decode(x[:, 1:2], one.decode(x[:, :1], cache)[1])
+    one.decode_ragged(x[:, 3:6], one.decode_ragged(x[:, :3], cache, valid)[1], valid)
+    assert dict(one.traces) == traced
+    assert traced["decode_ragged"] == 1
 
 
 def test_the_structure_of_a_layer_can_be_a_static_argument(one):
@@ -297,7 +341,7 @@ RULES = {
     "causal": masks.causal(),
     "window": masks.window(2, 1),
     "prefix": masks.prefix(3),
-    "padding": masks.padding(jnp.arange(T) % 3 != 1),
+    "padding": masks.padding(*[jnp.arange(T) % 3 != 1] * 2),
     "segments": masks.segments(jnp.array([4, 4, 4, 4, 1, 1, 1])),
     "dense": masks.dense(jnp.asarray(normal(14, H, T, T) > 0)),
 }
@@ -307,7 +351,7 @@ RULES = {
 @pytest.mark.parametrize("rule", RULES)
 def test_a_mask_is_honoured_or_refused(name, rule):
     """A key moves the queries that may see it, and no other by a bit."""
-    module, mask = attention(name), RULES[rule]
+    module, mask = attention(mechanism=in_one_bucket(name)), RULES[rule]
     x = jnp.asarray(normal(15, T, M))
     if rule not in module.config.mechanism.masks | {"full"}:
         with pytest.raises(UnsupportedMaskError, match=f"{rule}"):
@@ -367,7 +411,7 @@ def copy_repeated(grouped, full, times):
 @pytest.mark.parametrize("name", nn.MECHANISMS)
 def test_one_layer_serves_every_length(name):
     """The start of a row is the start of a longer one, up to the longest."""
-    module, lengths = attention(name), (1, 2, 5, LONGEST)
+    module, lengths = attention(mechanism=in_one_bucket(name)), (1, 2, 5, LONGEST)
     assert mechanism(name).limit in (None, LONGEST)
     x = normal(18, LONGEST, M)
     *short, whole = light_jit(
@@ -381,20 +425,25 @@ def test_one_layer_serves_every_length(name):
 def test_empty_inputs_give_empty_outputs(name):
     module, shapes = attention(name, exclusive=True), ((2, 0), (0, 3), (0, 0))
 
-    def outputs(x):
-        out = module(x, mask=masks.causal())
-        decoded, cache = module.decode(x, module.init_cache(len(x), T))
-        return out, decoded, cache.length
-
     def gradient(x):
-        return jax.grad(lambda x: jnp.sum(outputs(x)[0]))(x)
+        return jax.grad(lambda x: jnp.sum(module(x, mask=masks.causal())))(x)
 
-    both = light_jit(lambda xs: [(*outputs(x), gradient(x)) for x in xs])
+    def decoded(x):
+        if name in NOT_DECODING:
+            return []
+        out, cache = module.decode(x, module.init_cache(len(x), T))
+        return [out, cache.length]
+
+    def everything(x):
+        return module(x, mask=masks.causal()), gradient(x), *decoded(x)
+
     inputs = [normal(0, rows, tokens, M) for rows, tokens in shapes]
-    for (rows, tokens), found in zip(shapes, both(inputs), strict=True):
-        out, decoded, length, dx = found
-        assert out.shape == decoded.shape == dx.shape == (rows, tokens, M)
-        assert length.tolist() == [tokens] * rows
+    found = light_jit(lambda xs: [everything(x) for x in xs])(inputs)
+    for (rows, tokens), (out, dx, *after) in zip(shapes, found, strict=True):
+        assert out.shape == dx.shape == (rows, tokens, M)
+        if name in DECODING:
+            assert after[0].shape == (rows, tokens, M)
+            assert after[1].tolist() == [tokens] * rows
 
 
 def test_sizes_are_distinct():

@@ -186,6 +186,18 @@ MECHANISM_OPTIONS = {
         "eps: got -1e-06; expected a number >= 0",
         "or None to clamp it",
     ),
+    "no rounds": (
+        lambda: nn.LSH(num_rounds=0),
+        "num_rounds: got 0; expected an int >= 1",
+    ),
+    "an empty bucket": (
+        lambda: nn.LSH(bucket_size=0),
+        "bucket_size: got 0; expected an int >= 1",
+    ),
+    "a negative seed": (
+        lambda: nn.LSH(seed=-1),
+        "seed: got -1; expected an int >= 0",
+    ),
     "a feed-forward layer without a width": (
         lambda: nn.FeedForward(8, 0, rngs=None),
         "d_ff: got 0; expected an int >= 1",

@@ -142,5 +142,6 @@ def test_the_table_says_what_each_mechanism_is():
         stated = (kind.equation, kind.cost, kind.function, kind.paper)
         assert all(isinstance(text, str) and text for text in stated), name
         assert kind.masks >= {"causal", "padding", "segments"}, name
+        assert isinstance(kind.cannot_decode, str), name
         assert kind() == kind(), name
         hash(kind())

@@ -18,6 +18,7 @@ LAYERS = {
     "linear": {"rotary": True, "use_bias": True},
     "dense": {"use_bias": True},
     "mixture": {"num_kv_heads": H},
+    "lsh": {"rotary": True, "use_bias": True},
 }
 
 

@@ -48,7 +48,12 @@ CALLS = {
     "synthesizer_attention": {"logits": ones(H, T, T), "v": V},
     "factorized_dense_attention": {"a": ones(H, T, 2), "b": ones(H, T, 3), "v": V},
     "factorized_random_attention": {"r1": ones(H, N, 2), "r2": ones(H, N, 2), "v": V},
+    "lsh_attention": {"qk": Q, "v": V},
     "apply_rotary": {"x": ones(B, T, H, 6), "positions": jnp.arange(T)},
+}
+# What has no default.
+REQUIRED = {
+    "lsh_attention": {"rng": jax.random.key(0), "num_rounds": 2, "bucket_size": 2}
 }
 # These take numbers, or one array of any shape.
 WITHOUT_ARRAYS = {"alibi_bias", "sinusoidal_positions"}
@@ -68,7 +73,7 @@ MASKED = [
 def call(name, **changes):
     op, arguments = getattr(ops, name), CALLS[name]
     positional = [changes.pop(each, x) for each, x in arguments.items()]
-    return op(*positional, **changes)
+    return op(*positional, **REQUIRED.get(name, {}) | changes)
 
 
 def test_no_op_is_forgotten():
