@@ -106,12 +106,15 @@ def lsh_attention(
 
     dtype = compute_dtype(qk, v)
     values = jnp.repeat(keep(v, real).astype(dtype), h // g, axis=-2)
-    rows: Any = keep(qk, real).astype(dtype), values, find_runs(real, ids, leading, t)
-    rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[len(leading) :]), rows)
+    rows = keep(qk, real).astype(dtype), values, find_runs(real, ids, leading, t)
+    qk, values, runs = jax.tree.map(
+        lambda x: x.reshape(-1, *x.shape[len(leading) :]), rows
+    )
+    rules = _positional(mask, leading, t)
     one = partial(_attend, size=min(bucket_size, t), packed=bool(ids))
     heads = jax.vmap(one, in_axes=(1, 1, None, None, 3), out_axes=1)
     examples = jax.vmap(heads, in_axes=(0, 0, 0, 0, None))
-    out = examples(*rows, _positional(mask, leading, t), rotations)
+    out = examples(qk, values, runs, rules, rotations)
     return keep(out.reshape(*leading, t, h, e), queries).astype(v.dtype)
 
 
