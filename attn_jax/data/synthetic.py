@@ -23,7 +23,7 @@ def copy_batch(
 
         n ~ Uniform{⌊L/4⌋ .. ⌊(L - 1)/2⌋ - 1},  w ∈ {1 .. num_symbols}ⁿ
         tokens = [w, 0, w, 0 ..],  targets = tokens shifted left by one
-        weights = 1 at positions n - 1 .. 2n
+        weights = 1 at positions n - 1 .. 2n - 1
 
     The weighted positions predict the separator and then the copy, all of which the
     past determines: the lowest loss is 0. Token 0 is separator and padding, so the
