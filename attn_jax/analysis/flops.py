@@ -240,7 +240,7 @@ def model_flops(config: StackConfig, t: int, s: int | None = None) -> ModelCost:
     layers = [layer for stack in stacks for layer in (stack.attention, stack.cross)]
     norms, logits, heads = _ends(config, t)
     return ModelCost(
-        embedding=Cost(0, _rows(config) * config.d_model),
+        embedding=Cost(0, _embeddings(config)),
         projections=_sum(layer.projections for layer in layers),
         scores=_sum(layer.scores for layer in layers),
         mixing=_sum(layer.mixing for layer in layers),
@@ -251,11 +251,12 @@ def model_flops(config: StackConfig, t: int, s: int | None = None) -> ModelCost:
     )
 
 
-def _rows(config: StackConfig) -> int:
-    """Embeddings of tokens, positions and types."""
+def _embeddings(config: StackConfig) -> int:
+    """Numbers in the embeddings of tokens, positions and types."""
     places = config.max_length if config.positions == "learned" else 0
     types = config.num_types if isinstance(config, EncoderConfig) else 0
-    return config.vocab_size + places + types
+    tokens = config.vocab_size * config.embedding_width
+    return tokens + (places + types) * config.d_model
 
 
 def _ends(config: StackConfig, t: int) -> tuple[Cost, Cost, Cost]:

@@ -9,7 +9,14 @@ from attn_jax.nn import AttentionConfig, Mechanism, Softmax
 from attn_jax.nn._checks import check_mechanism, check_optional_sizes, check_sizes
 
 CHOICES = {
-    "positions": ("rotary", "sinusoidal", "learned", "alibi", "none"),
+    "positions": (
+        "rotary",
+        "sinusoidal",
+        "learned",
+        "concatenated",
+        "alibi",
+        "none",
+    ),
     "position_layout": ("interleaved", "concatenated"),
     "norm": ("layer", "rms"),
     "norm_placement": ("pre", "post"),
@@ -32,11 +39,15 @@ class StackConfig:
         model's.
       exclusive: exclusive self-attention in every layer.
       positions: "rotary" turns queries and keys, "sinusoidal" and "learned" are added
-        to the embeddings, "alibi" is added to softmax logits. A Synthesizer has no
-        queries to turn: its logits are indexed by position, "rotary" adds nothing.
-      position_layout: of sinusoidal positions, "interleaved" or "concatenated".
+        to the embeddings, "concatenated" puts sinusoidal ones of d_model / 2 features
+        behind embeddings of as many, "alibi" is added to softmax logits. A Synthesizer
+        has no queries to turn: its logits are indexed by position, "rotary" adds
+        nothing.
+      position_layout: of sinusoidal positions, the order of their columns:
+        "interleaved", or "concatenated" with the sines first.
       dropout_rate: on embeddings and on each layer's output.
-      tie_embeddings: logits from the transposed embedding.
+      tie_embeddings: logits from the transposed embedding; not with positions
+        "concatenated", whose embedding is half as wide.
       embedding_scale: factor on the embeddings; None is 1. "sqrt" is sqrt(d_model),
         with initial embeddings of standard deviation 1 / sqrt(d_model): as in the 2017
         paper, tokens and positions then are of one size.
@@ -95,7 +106,26 @@ class StackConfig:
                 f"embedding_scale: got {scale!r}; expected a number, 'sqrt' for "
                 "sqrt(d_model), or None for 1"
             )
+        self._check_concatenated()
         self.attention()
+
+    def _check_concatenated(self) -> None:
+        """Positions beside the embedding need two halves, and logits of their own."""
+        if self.positions != "concatenated":
+            return
+        if self.d_model % 2:
+            raise ValueError(
+                f"d_model: got {self.d_model} with positions = 'concatenated'; "
+                "expected an even number, half of it for tokens and half for "
+                "positions; choose one, or other positions"
+            )
+        if self.tie_embeddings:
+            raise ValueError(
+                "tie_embeddings: got True with positions = 'concatenated'; expected "
+                f"False, since an embedding of d_model / 2 = {self.d_model // 2} "
+                f"features gives no logits from vectors of {self.d_model}; set "
+                "tie_embeddings=False, or choose other positions"
+            )
 
     def attention(self) -> AttentionConfig:
         """The attention layer of each block."""
@@ -129,6 +159,12 @@ class StackConfig:
     def has_final_norm(self) -> bool:
         given = self.final_norm
         return self.norm_placement == "pre" if given is None else given
+
+    @property
+    def embedding_width(self) -> int:
+        """Features of a token's embedding."""
+        beside = self.positions == "concatenated"
+        return self.d_model // 2 if beside else self.d_model
 
     @property
     def embedding_factor(self) -> float:

@@ -16,6 +16,7 @@ from attn_jax.ops._shapes import lift
 class Embedding(nnx.Module):
     """embedding[token] + position, and logits from the (transposed) embedding.
 
+    Concatenated positions stand behind the embedding, [embedding[token], position].
     With num_types, the embedding of each token's type is added.
     """
 
@@ -32,7 +33,7 @@ class Embedding(nnx.Module):
             drawn = jax.random.normal(rngs.params(), shape, config.param_dtype)
             return nnx.Param(std * drawn)
 
-        self.embedding = normal(tokens, std, config.vocab_size, config.d_model)
+        self.embedding = normal(tokens, std, config.vocab_size, config.embedding_width)
         if config.positions == "learned":
             size = std * root if scaled else std
             self.positions = normal(places, size, config.max_length, config.d_model)
@@ -52,7 +53,7 @@ class Embedding(nnx.Module):
         if table is not None:
             t = tokens.shape[-1]
             place = table[:t] if positions is None else _look_up(table, positions)
-            x = x + lift(place, x.ndim)
+            x = self._placed(x, lift(place, x.ndim))
         if types is not None:
             x = x + jnp.take(self.types[...], types, axis=0, mode="clip")
         return x.astype(self.config.dtype)
@@ -66,13 +67,21 @@ class Embedding(nnx.Module):
             "...m,mv->...v", x, w.astype(x.dtype), preferred_element_type=dtype
         )
 
+    def _placed(
+        self, x: Float[Array, "*b t w"], place: Float[Array, "*#b t w"]
+    ) -> Float[Array, "*b t m"]:
+        """Embeddings with their positions, added or behind them."""
+        if self.config.positions != "concatenated":
+            return x + place
+        return jnp.concatenate([x, jnp.broadcast_to(place, x.shape)], axis=-1)
+
     def _table(self) -> Array | None:
         if self.config.positions == "learned":
             return self.positions[...]
-        if self.config.positions == "sinusoidal":
+        if self.config.positions in ("sinusoidal", "concatenated"):
             table = sinusoidal_positions(
                 self.config.max_length,
-                self.config.d_model,
+                self.config.embedding_width,
                 layout=self.config.position_layout,
             )
             return table.astype(self.config.param_dtype)

@@ -132,6 +132,11 @@ def test_counts_are_those_of_the_decoder(name, options):
     assert cost.total.multiply_adds == multiply_adds(model, tokens)
 
 
+def test_counts_with_positions_beside_the_embedding():
+    made = cases.config(positions="concatenated")
+    assert flops.model_flops(made, T).total.parameters == count_parameters(made)
+
+
 def paper(n, m, f, vocab, t, s):
     """Multiply-adds of an encoder and a decoder of n layers, and of the logits."""
     encoder = 4 * s * m**2 + 2 * s**2 * m + 2 * s * m * f

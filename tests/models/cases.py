@@ -29,7 +29,10 @@ def ids(seed, *shape):
 
 
 def config(name="softmax", **options):
-    return models.DecoderConfig(**SIZES | {"mechanism": small(name)} | options)
+    own = {"mechanism": small(name)}
+    if options.get("positions") == "concatenated":
+        own["tie_embeddings"] = False
+    return models.DecoderConfig(**SIZES | own | options)
 
 
 def decoder(name="softmax", seed=0, **options):

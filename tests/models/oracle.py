@@ -58,6 +58,8 @@ def embedded(table, tokens, config, positions=None):
         if config.position_layout == "concatenated":
             columns = np.concatenate([columns[..., ::2], columns[..., 1::2]], axis=-1)
         x = x + columns
+    if config.positions == "concatenated":
+        x = np.concatenate([x, sinusoidal(positions, config.d_model // 2)], axis=-1)
     return x
 
 

@@ -46,7 +46,7 @@ def test_sizes_are_ints_from_one(name, value):
 @pytest.mark.parametrize(
     ("name", "value", "choices"),
     [
-        ("positions", "rope", "'rotary', 'sinusoidal', 'learned', 'alibi', 'none'"),
+        ("positions", "rope", "'rotary', 'sinusoidal', 'learned', 'concatenated', 'al"),
         ("norm", "batch", "'layer', 'rms'"),
         ("norm_placement", "middle", "'pre', 'post'"),
         ("activation", "swish", "'gelu', 'gelu_exact', 'relu'"),
@@ -78,6 +78,16 @@ CONFIGS = {
         {"head_dim": 5},
         "head_dim: got 5; expected an even number",
         "choose other positions",
+    ),
+    "an odd width for two halves": (
+        {"positions": "concatenated", "d_model": 11},
+        "d_model: got 11 with positions = 'concatenated'; expected an even number",
+        "choose one, or other positions",
+    ),
+    "half an embedding for whole logits": (
+        {"positions": "concatenated", "tie_embeddings": True},
+        "tie_embeddings: got True with positions = 'concatenated'; expected False",
+        "set tie_embeddings=False",
     ),
     "a rate of 1": (
         {"dropout_rate": 1.0},

@@ -117,6 +117,15 @@ def test_count_of_the_transformer_in_closed_form():
     assert count(base, embeddings=False) == 63_082_496 - 37_000 * 512
 
 
+def test_count_with_positions_beside_the_embedding():
+    """Half of the tokens' embedding goes, and a whole output layer comes."""
+    small = models.presets["bytes-small"]
+    beside = dataclasses.replace(small, positions="concatenated", tie_embeddings=False)
+    tokens, m = small.vocab_size, small.d_model
+    more = models.count_parameters(beside) - models.count_parameters(small)
+    assert more == tokens * m - tokens * m // 2
+
+
 # Row of table 3 -> millions of parameters as the paper rounds them.
 TABLE3 = {
     "key-16": 58,

@@ -1,4 +1,4 @@
-"""Where tokens stand, said in five ways, in full passes and in decoding."""
+"""Where tokens stand, said in six ways, in full passes and in decoding."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,8 @@ from tests.models.cases import (
 from tests.nn.cases import light_jit, numbers
 from tests.ops.oracles import assert_close
 
-KINDS = ("rotary", "sinusoidal", "learned", "alibi", "none")
+KINDS = ("rotary", "sinusoidal", "learned", "concatenated", "alibi", "none")
+TABLES = ("learned", "sinusoidal", "concatenated")
 STEPS = 32
 CAUSAL = np.tril(np.ones((T, T), bool))
 
@@ -29,7 +30,7 @@ CAUSAL = np.tril(np.ones((T, T), bool))
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_decoding_equals_the_full_pass(kind):
     """Contract 61, 62: step t equals row t, and picks the same token, 32 times."""
-    model = decoder(positions=kind, max_length=STEPS + 1, tie_embeddings=False)
+    model = decoder(seed=5, positions=kind, max_length=STEPS + 1, tie_embeddings=False)
 
     def generate(first):
         def step(carry, _):
@@ -71,7 +72,7 @@ def test_padding_and_packing_do_not_move_positions(kind):
     assert_close(last, want[:, 1:], F32, "tokens after a ragged prompt")
 
 
-@pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
+@pytest.mark.parametrize("kind", TABLES)
 def test_explicit_positions_are_looked_up(kind, x64):
     """Contract 70: the same tokens elsewhere are something else."""
     model = decoder(
@@ -115,7 +116,7 @@ def test_without_positions_only_the_order_under_the_mask_counts():
     assert gap > 1e-3, "two layers count, through what the first one saw"
 
 
-@pytest.mark.parametrize("kind", ["learned", "sinusoidal"])
+@pytest.mark.parametrize("kind", TABLES)
 def test_a_position_past_the_table_is_not_its_last_row(kind, plain_errors):
     model, tokens = decoder(positions=kind), ids(6, B, T)
     positions = np.arange(T) + np.array([[0], [5], [-1]])
@@ -134,6 +135,18 @@ def test_table_of_learned_positions_has_a_row_a_position():
     assert config(positions="learned").max_length == LONGEST
     model = decoder(positions="learned")
     assert model.embedding.positions.shape == (LONGEST, model.config.d_model)
+
+
+def test_concatenated_positions_leave_tokens_half_of_the_width():
+    """The first half is the token's, the second a row of sines and cosines."""
+    model, tokens = decoder(positions="concatenated"), ids(7, B, T)
+    half = model.config.d_model // 2
+    assert model.embedding.embedding.shape == (model.config.vocab_size, half)
+    x = np.asarray(model.embedding(jnp.asarray(tokens), None))
+    assert x.shape == (B, T, model.config.d_model)
+    np.testing.assert_array_equal(x[..., :half], model.embedding.embedding[...][tokens])
+    places = oracle.sinusoidal(np.arange(T)[None], half)
+    assert_close(x[..., half:], np.broadcast_to(places, (B, T, half)), 1e-6)
 
 
 @pytest.mark.parametrize("kind", ["rotary", "learned", "alibi"])
