@@ -13,7 +13,7 @@ from attn_jax.train.filing import CheckpointMismatchError
 from attn_jax.train.loop import FitResult, TrainingInterrupted, fit
 from attn_jax.train.losses import cross_entropy
 from attn_jax.train.metrics import MetricLogger, read_metrics
-from attn_jax.train.optimizers import adam, adamw, decay_mask
+from attn_jax.train.optimizers import adam, adamw, decay_mask, radam
 from attn_jax.train.progress import (
     Progress,
     ProgressBar,
@@ -53,5 +53,6 @@ __all__ = [
     "make_progress",
     "make_train_step",
     "noam_schedule",
+    "radam",
     "read_metrics",
 ]

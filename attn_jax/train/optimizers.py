@@ -1,4 +1,6 @@
-"""Adam as the Transformer's paper has it, AdamW, and which parameters decay."""
+"""Adam as the Transformer's paper has it, AdamW, RAdam, and which parameters decay."""
+
+from functools import partial
 
 import jax
 import optax
@@ -89,10 +91,50 @@ def adamw(
     """
     if clip_norm is not None and not clip_norm > 0:
         fail("clip_norm", str(clip_norm), "a norm above 0", "pass None not to clip")
-
-    def mask(params: PyTree) -> PyTree:
-        return decay_mask(params, synthesizers=decay_synthesizers)
-
     clip = [] if clip_norm is None else [optax.clip_by_global_norm(clip_norm)]
+    mask = partial(decay_mask, synthesizers=decay_synthesizers)
     update = optax.adamw(schedule, b1, b2, eps, weight_decay=weight_decay, mask=mask)
     return optax.chain(*clip, update)
+
+
+def radam(
+    schedule: optax.ScalarOrSchedule,
+    *,
+    b1: float | int = 0.9,
+    b2: float | int = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float | int = 0.01,
+    decay_synthesizers: bool = False,
+) -> optax.GradientTransformation:
+    """Rectified Adam with `decay_mask`: momentum alone until v̂ can be trusted.
+
+        ρ_t = ρ - 2 t b2^t / (1 - b2^t),   ρ = 2 / (1 - b2) - 1
+        r_t² = (ρ_t - 4) (ρ_t - 2) ρ / ((ρ - 4) (ρ - 2) ρ_t)
+        p <- p - rate (r_t m̂ / (√v̂ + eps) + weight_decay p)       where ρ_t >= 5
+        p <- p - rate (m̂ + weight_decay p)                         in the first updates
+
+    ρ_t is how many gradients v̂ is worth. With b2 = 0.999 the first few updates are
+    momentum, then r_t grows from 0.02 to 1: a warm-up of some thousand updates that
+    nobody has to choose. The decay is multiplied by the rate of the schedule and
+    applies where the mask says so.
+
+    Reference: Liu et al. 2020, algorithm 2; their code rectifies from ρ_t >= 5 on, and
+    so does this, where the paper has ρ_t > 4. It trains every transformer of
+    Katharopoulos et al. 2020.
+
+    Args:
+      schedule: a rate, or a function of the number of updates done so far.
+      b1, b2, eps: of Adam.
+      weight_decay: as above.
+      decay_synthesizers: whether the matrices of Synthesizers decay too.
+
+    Returns:
+      An Optax transformation.
+    """
+    return optax.chain(
+        optax.scale_by_radam(b1, b2, eps),
+        optax.add_decayed_weights(
+            weight_decay, partial(decay_mask, synthesizers=decay_synthesizers)
+        ),
+        optax.scale_by_learning_rate(schedule),
+    )

@@ -1,4 +1,4 @@
-"""AdamW against its algorithm in float64, and who decays."""
+"""AdamW and RAdam against their algorithms in float64, and who decays."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import optax
 import pytest
 from flax import nnx
 
-from attn_jax.train import adam, adamw, decay_mask
+from attn_jax.train import adam, adamw, decay_mask, radam
 
 
 class Layer(nnx.Module):
@@ -121,3 +121,59 @@ def test_adam_has_the_papers_numbers():
         root = np.sqrt(v / (1 - 0.98**t))
         want = want - rate * m / (1 - 0.9**t) / (root + 1e-9)
     np.testing.assert_allclose(p, want, rtol=1e-5)
+
+
+def rectified(params, gradients, rate, decays, b2, decay):
+    """RAdam by its algorithm, with the threshold of its authors' code, in float64."""
+    params = {k: v.copy() for k, v in params.items()}
+    m, v = ({k: np.zeros_like(p) for k, p in params.items()} for _ in range(2))
+    most, sizes = 2 / (1 - b2) - 1, []
+    for t, gradient in enumerate(gradients, 1):
+        size = most - 2 * t * b2**t / (1 - b2**t)
+        sizes.append(size)
+        for k, g in gradient.items():
+            m[k] = 0.9 * m[k] + 0.1 * g
+            v[k] = b2 * v[k] + (1 - b2) * g**2
+            step = m[k] / (1 - 0.9**t)
+            if size >= 5:
+                above, below = (size - 4) * (size - 2) * most, (most - 4) * (most - 2)
+                step *= np.sqrt(above / (below * size))
+                step /= np.sqrt(v[k] / (1 - b2**t)) + 1e-8
+            params[k] -= rate * (step + decay * decays[k] * params[k])
+    return params, sizes
+
+
+@pytest.mark.parametrize("b2", [0.999, 0.9])
+def test_radam_equals_its_algorithm(b2):
+    """Momentum first, then rectified steps, of which b2 = 0.9 brings r near to 1."""
+    rng = np.random.default_rng(1)
+    shapes = {"kernel": (3, 5), "bias": (5,), "w1": (2, 3)}
+    params = {k: rng.normal(size=s) for k, s in shapes.items()}
+    gradients = [{k: rng.normal(size=s) for k, s in shapes.items()} for _ in range(30)]
+    with jax.enable_x64(True):
+        for decay_synthesizers in (False, True):
+            decays = {"kernel": 1, "bias": 0, "w1": int(decay_synthesizers)}
+            wanted, sizes = rectified(params, gradients, 0.1, decays, b2, 0.3)
+            assert min(sizes) < 5 < max(sizes)
+            optimizer = radam(
+                0.1, b2=b2, weight_decay=0.3, decay_synthesizers=decay_synthesizers
+            )
+            values = jax.tree.map(jnp.asarray, params)
+            state = optimizer.init(values)
+            update = jax.jit(optimizer.update)
+            for gradient in gradients:
+                updates, state = update(gradient, state, values)
+                values = optax.apply_updates(values, updates)
+            for k in shapes:
+                np.testing.assert_allclose(values[k], wanted[k], rtol=1e-9)
+
+
+def test_radam_follows_a_schedule_of_updates_done():
+    """The rate of the first update is that of 0 updates."""
+    schedule = optax.piecewise_constant_schedule(1.0, {2: 0.1})
+    optimizer, p = radam(schedule, weight_decay=0.0), jnp.zeros(())
+    state, taken = optimizer.init(p), []
+    for _ in range(4):
+        update, state = optimizer.update(jnp.ones(()), state, p)
+        taken.append(float(update))
+    np.testing.assert_allclose(taken, [-1, -1, -0.1, -0.1], rtol=1e-5)
