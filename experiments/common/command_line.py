@@ -1,6 +1,7 @@
 """The command line of an experiment: a preset, then fields of its config."""
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -55,6 +56,33 @@ def at_least(config: Any, minimum: int, *names: str) -> None:
         if value < minimum:
             expected = f"a whole number of at least {minimum}"
             fail(option(name), value, expected, f"pass {minimum} or more")
+
+
+def check_names(
+    field: str,
+    names: Sequence[str],
+    known: Sequence[str],
+    *,
+    pattern: str = "(?!)",
+    described: str = "",
+) -> None:
+    """Raise for no names, for one that isn't known, and for one that is there twice.
+
+    Args:
+      pattern: of other names that are taken; as it is, none.
+      described: these, in words that follow the known ones.
+    """
+    expected = f"{', '.join(known)}{described}"
+    if not names:
+        fail(field, "none", f"at least one of {expected}", "name one")
+    for name in names:
+        if name not in known and not re.fullmatch(pattern, name):
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            remedy = f"{hint}name one of these"
+            fail(field, repr(name), f"one of {expected}", remedy)
+    if twice := sorted({name for name in names if list(names).count(name) > 1}):
+        fail(field, f"{twice} twice", "each once", "use --seeds to repeat")
 
 
 def option(name: str) -> str:

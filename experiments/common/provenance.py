@@ -5,7 +5,7 @@ import os
 import platform
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,16 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
     names = (line.partition(":")[2] for line in lines if line.startswith("model name"))
     return next(names, platform.machine()).strip()
+
+
+def sentence(results: Mapping[str, Any]) -> str:
+    """Where the numbers of a results.json are from."""
+    device = results["device"]
+    return (
+        f"`{results['command']}` at commit {results['commit'] or 'unknown'}, "
+        f"{device['kind']} ({device['cores']} cores), jax "
+        f"{results['versions']['jax']}."
+    )
 
 
 def commit() -> str | None:

@@ -2,6 +2,20 @@
 
 import sys
 from collections.abc import Sequence
+from statistics import fmean
+
+
+def mean_and_spread(values: Sequence[float], form: str) -> str:
+    """The mean over seeds; with several, half the range and their number too.
+
+    >>> mean_and_spread([1.0, 2.0], "{:.1f}")
+    '1.5 ± 0.5 (n=2)'
+    """
+    mean = form.format(fmean(values))
+    if len(values) == 1:
+        return mean
+    spread = (max(values) - min(values)) / 2
+    return f"{mean} ± {form.format(spread)} (n={len(values)})"
 
 
 def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

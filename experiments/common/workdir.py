@@ -54,6 +54,11 @@ class Workdir:
         """The numbers of a run that is done."""
         return read_json(self._finished(run))
 
+    def all_finished(self) -> list[dict[str, Any]]:
+        """The numbers of every run that is done, whichever command did it."""
+        files = sorted((self.path / "finished").glob("*.json"))
+        return [numbers for file in files if (numbers := read_json(file)) is not None]
+
     def finish(self, run: str, numbers: dict[str, Any]) -> None:
         write_json(self._finished(run), numbers)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from experiments.common.claim import Claim
+from experiments.common.claim import Claim, verdict
 
 CAUTION = (
     "Losses are bits per byte on validation text. Much smaller models, trained for "
@@ -16,10 +16,15 @@ def claims(results: Mapping[str, Any]) -> list[Claim]:
     """The claims whose models are all in the results."""
     rows = {row["model"]: row for row in results["rows"]}
     return [
-        Claim(claim, paper, theirs, _numbers(rows, better, worse), verdict)
+        Claim(
+            claim,
+            paper,
+            theirs,
+            _numbers(rows, better, worse),
+            verdict(list(zip(_bits(rows[better]), _bits(rows[worse]), strict=True))),
+        )
         for claim, paper, theirs, better, worse in CLAIMS
         if better in rows and worse in rows
-        for verdict in [_verdict(rows[better], rows[worse])]
     ]
 
 
@@ -66,15 +71,6 @@ CLAIMS = (
 def _numbers(rows: Mapping[str, Any], better: str, worse: str) -> str:
     means = {name: fmean(_bits(rows[name])) for name in (better, worse)}
     return ", ".join(f"{name} {mean:.3f}" for name, mean in means.items())
-
-
-def _verdict(better: Mapping[str, Any], worse: Mapping[str, Any]) -> str:
-    """Whether the claim held, seed by seed: models of one seed saw the same batches."""
-    pairs = list(zip(_bits(better), _bits(worse), strict=True))
-    wins = sum(low < high for low, high in pairs)
-    word = {len(pairs): "yes", 0: "no"}.get(wins, "undecided")
-    seeds = "one seed" if len(pairs) == 1 else f"{wins} of {len(pairs)} seeds"
-    return f"{word} ({seeds})"
 
 
 def _bits(row: Mapping[str, Any]) -> list[float]:

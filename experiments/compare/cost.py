@@ -1,8 +1,7 @@
-"""What a model costs: operations a token, seconds to compile, bytes in use."""
+"""What a model costs: operations a token."""
 
-import time
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,36 +10,9 @@ from flax import nnx
 
 from attn_jax.models import Decoder, DecoderConfig
 from attn_jax.nn import Softmax
-from attn_jax.train import TrainState, TrainStep
 
 # Lengths at which every mechanism is one computation without loops.
 COUNTED = (64, 128, 192)
-
-
-class StepCost(NamedTuple):
-    """What compiling the training step says.
-
-    compile_seconds: tracing and compiling, without a cache on disk.
-    memory_bytes: the most that the step has in use at once, by XLA's account:
-        temporary arrays + arguments + results - what results take over from arguments.
-        None where the platform gives no account.
-    """
-
-    compile_seconds: float
-    memory_bytes: int | None
-
-
-def compile_step(train_step: TrainStep, state: TrainState, batch: Any) -> StepCost:
-    """Compile the training step, which the first call then finds compiled."""
-    begin = time.perf_counter()
-    compiled: Any = train_step.lower(state, batch).compile()
-    seconds = time.perf_counter() - begin
-    stats = compiled.memory_analysis()
-    if stats is None:
-        return StepCost(seconds, None)
-    used = stats.temp_size_in_bytes + stats.argument_size_in_bytes
-    given_back = stats.output_size_in_bytes - stats.alias_size_in_bytes
-    return StepCost(seconds, used + given_back)
 
 
 def forward_flops_per_token(config: DecoderConfig, batch_size: int) -> float:

@@ -1,37 +1,28 @@
 """Trains every model in turn, and shows what came out."""
 
-import contextlib
-import sys
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from attn_jax.train import (
-    CheckpointMismatchError,
-    CheckpointReadError,
-    CheckpointWriteError,
-    NonFiniteError,
-    TrainingInterrupted,
-)
 from experiments.common import provenance
-from experiments.common.errors import UserError, fail
-from experiments.common.interrupts import complain, sigterm_interrupts
+from experiments.common.live import Display, Measure, make_display
+from experiments.common.main import run_program
+from experiments.common.runs import finish_runs, require_steps, run_name
 from experiments.common.workdir import Workdir, read_json, write_json
 from experiments.compare import plot
 from experiments.compare.command_line import PROGRAM, parse
 from experiments.compare.config import NOT_SHARED, CompareConfig
-from experiments.compare.live import Display, make_display
 from experiments.compare.results import assemble, shared_config
 from experiments.compare.rows import Row, make_rows, split_names
 from experiments.compare.table import notes, samples, show
 from experiments.compare.text import Text, load_text
-from experiments.compare.training import build, run_name, train
+from experiments.compare.training import BITS, build, train
 
-FAILURES = (
-    CheckpointMismatchError,
-    CheckpointReadError,
-    CheckpointWriteError,
-    NonFiniteError,
+MEASURE = Measure(
+    unit="bits per byte",
+    scale=1 / math.log(2),
+    reached=lambda numbers: f"{numbers[BITS]:.3f} bits per byte",
 )
 
 
@@ -44,28 +35,14 @@ class Plan(NamedTuple):
     text: Text
     workdir: Workdir
 
+    def shared_config(self) -> dict[str, Any]:
+        """What all commands in the work directory have in common."""
+        return shared_config(self.config, self.text)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the comparison and return the exit code.
-
-    0: the table is there. 1: the training failed. 2: a mistake on the command line.
-    130: interrupted by Ctrl-C or SIGTERM.
-    """
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    with sigterm_interrupts(), contextlib.ExitStack() as stack:
-        try:
-            try:
-                plan = prepare(arguments)
-                claim = plan.workdir.claim(shared_config(plan.config, plan.text))
-                stack.enter_context(claim)
-            except (UserError, ValueError, OSError) as error:
-                return complain(error, 2)
-            run(plan)
-        except KeyboardInterrupt as error:
-            return _interrupted(error, arguments)
-        except FAILURES as error:
-            return complain(error, 1)
-    return 0
+    """Run the comparison and return the exit code, as `run_program` says."""
+    return run_program(PROGRAM, arguments, prepare, run)
 
 
 def prepare(arguments: Sequence[str]) -> Plan:
@@ -76,15 +53,7 @@ def prepare(arguments: Sequence[str]) -> Plan:
     rows = make_rows(config)
     workdir = Workdir(config.directory(), NOT_SHARED)
     workdir.check(shared_config(config, text))
-    for name in (run_name(row, seed) for row, seed in _runs(rows, config)):
-        done = max(workdir.latest_step(name), _steps(workdir.finished(name)))
-        if done > config.steps:
-            fail(
-                "--steps",
-                f"{config.steps}, while {workdir.path} holds {done} steps of {name}",
-                f"at least {done}",
-                "pass more --steps, or another --workdir",
-            )
+    require_steps(workdir, _runs(rows, config), config.steps)
     return Plan(config, provenance.command(PROGRAM, arguments), rows, text, workdir)
 
 
@@ -92,8 +61,7 @@ def run(plan: Plan) -> None:
     """Train what is left to train, then write and show the results."""
     began = time.perf_counter()
     _introduce(plan)
-    names = [run_name(row, seed) for row, seed in _runs(plan.rows, plan.config)]
-    with make_display(names, plan.config.steps) as display:
+    with make_display(_runs(plan.rows, plan.config), MEASURE) as display:
         runs = [(row, _train_row(row, plan, display)) for row in plan.rows]
     results = read_json(plan.workdir.results)
     if results is None or not _same_runs(results, runs):
@@ -115,23 +83,18 @@ def run(plan: Plan) -> None:
 
 def _train_row(row: Row, plan: Plan, display: Display) -> list[dict[str, Any]]:
     """The numbers of a row, one for each seed, trained unless they are there."""
-    config, workdir = plan.config, plan.workdir
-    program, runs = None, []
-    for seed in range(config.seeds):
-        name = run_name(row, seed)
-        numbers = workdir.finished(name)
-        if _steps(numbers) != config.steps:
-            if program is None:
-                display.compiling(name)
-                program = build(row, config, plan.text)
-            progress = display.progress(name)
-            earlier = [] if numbers is None else numbers.get("stages", [])
-            numbers = train(row, seed, program, config, plan.text, workdir, progress)
-            numbers["stages"] = [*earlier, config.steps]
-            workdir.finish(name, numbers)
-        display.finished(name, numbers)
-        runs.append(numbers)
-    return runs
+    config, text, workdir = plan.config, plan.text, plan.workdir
+    return finish_runs(
+        row.name,
+        seeds=config.seeds,
+        steps=config.steps,
+        workdir=workdir,
+        display=display,
+        build=lambda: build(row, config, text),
+        train=lambda program, seed, progress: train(
+            row, seed, program, config, text, workdir, progress
+        ),
+    )
 
 
 def _introduce(plan: Plan) -> None:
@@ -148,12 +111,8 @@ def _introduce(plan: Plan) -> None:
     )
 
 
-def _runs(rows: list[Row], config: CompareConfig) -> list[tuple[Row, int]]:
-    return [(row, seed) for row in rows for seed in range(config.seeds)]
-
-
-def _steps(numbers: dict[str, Any] | None) -> int:
-    return 0 if numbers is None else numbers.get("steps", 0)
+def _runs(rows: list[Row], config: CompareConfig) -> list[str]:
+    return [run_name(row.name, seed) for row in rows for seed in range(config.seeds)]
 
 
 def _same_runs(results: dict[str, Any], runs: list[Any]) -> bool:
@@ -167,15 +126,3 @@ def _same_runs(results: dict[str, Any], runs: list[Any]) -> bool:
         for row in results["rows"]
     ]
     return wanted == there
-
-
-def _interrupted(error: KeyboardInterrupt, arguments: Sequence[str]) -> int:
-    """Say what is safe, and how to go on."""
-    said = isinstance(error, TrainingInterrupted)
-    print(
-        f"\n{error if said else 'Interrupted between two trainings'}\n"
-        "Finished models are kept. To go on:\n"
-        f"  {provenance.command(PROGRAM, arguments)}",
-        file=sys.stderr,
-    )
-    return 130

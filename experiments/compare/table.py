@@ -1,10 +1,11 @@
 """The table at the end, made from results alone."""
 
 from collections.abc import Mapping
-from statistics import fmean
 from typing import Any
 
-from experiments.common.tables import aligned, show_table
+from experiments.common import provenance
+from experiments.common.live import rate
+from experiments.common.tables import aligned, mean_and_spread, show_table
 
 COLUMNS = (
     "model",
@@ -36,17 +37,7 @@ def table(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def bits(row: Mapping[str, Any]) -> str:
     """The mean over seeds; with several, half the range and their number too."""
     values = [run["validation_bits_per_byte"] for run in row["runs"]]
-    mean = fmean(values)
-    if len(values) == 1:
-        return f"{mean:.3f}"
-    spread = (max(values) - min(values)) / 2
-    return f"{mean:.3f} ± {spread:.3f} (n={len(values)})"
-
-
-def rate(values: Mapping[str, Any]) -> str:
-    """Tokens a second, a dash where not known."""
-    known = values.get("tokens_per_second")
-    return "-" if known is None or known != known else f"{known:,.0f}"
+    return mean_and_spread(values, "{:.3f}")
 
 
 def notes(results: Mapping[str, Any]) -> list[str]:
@@ -116,14 +107,12 @@ def _printable(text: str) -> str:
 
 def scale(results: Mapping[str, Any]) -> str:
     """How large the run was, where and with what."""
-    config, corpus, device = results["config"], results["corpus"], results["device"]
-    versions, seconds = results["versions"], results["seconds"]
+    config, corpus, seconds = results["config"], results["corpus"], results["seconds"]
     tokens = config["steps"] * config["batch_size"] * config["length"]
     seeds = len(config["seeds"])
     return (
-        f"`{results['command']}` at commit {results['commit'] or 'unknown'}, "
-        f"{device['kind']} ({device['cores']} cores), jax {versions['jax']}. "
-        f"{config['num_layers']} layers of width {config['d_model']}; "
+        f"{provenance.sentence(results)} {config['num_layers']} layers of width "
+        f"{config['d_model']}; "
         f"{config['steps']:,} steps of {config['batch_size']} x {config['length']} "
         f"bytes, {tokens / 1e6:.1f} MB in all; {seeds} seed{'s' * (seeds > 1)}. Text: "
         f"{corpus['name']}, {corpus['training_bytes'] / 1e6:.1f} MB. Training took "

@@ -12,26 +12,20 @@ from jaxtyping import PyTree
 from attn_jax.data import Batch
 from attn_jax.models import Decoder
 from attn_jax.train import (
-    Checkpointer,
-    MetricLogger,
     Progress,
     TrainState,
     TrainStep,
     adamw,
     cosine_schedule,
     cross_entropy,
-    fit,
     init_train_state,
     make_train_step,
-    read_metrics,
 )
+from experiments.common.compiling import StepCost, compile_step
+from experiments.common.runs import seconds_of_training, train_run
 from experiments.common.workdir import Workdir
 from experiments.compare.config import CompareConfig
-from experiments.compare.cost import (
-    StepCost,
-    compile_step,
-    forward_flops_per_token,
-)
+from experiments.compare.cost import forward_flops_per_token
 from experiments.compare.rows import Row
 from experiments.compare.sampling import make_writer, write_text
 from experiments.compare.text import Text
@@ -55,11 +49,6 @@ class Program(NamedTuple):
     write: Callable[[PyTree], np.ndarray]
     cost: StepCost
     forward_flops_per_token: float
-
-
-def run_name(row: Row, seed: int) -> str:
-    """The name of a model and seed, for lines of metrics and for files."""
-    return row.name if seed == 0 else f"{row.name}-seed{seed}"
 
 
 def build(row: Row, config: CompareConfig, text: Text) -> Program:
@@ -105,17 +94,6 @@ def build(row: Row, config: CompareConfig, text: Text) -> Program:
     )
 
 
-class RunLogger(MetricLogger):
-    """Lines that also say which model and seed they are of."""
-
-    def __init__(self, workdir: Workdir, row: Row, seed: int) -> None:
-        super().__init__(workdir.path, name=run_name(row, seed))
-        self._origin = {"model": row.name, "seed": seed}
-
-    def log(self, step: int, values: Any) -> None:
-        super().log(step, {**self._origin, **values})
-
-
 def train(
     row: Row,
     seed: int,
@@ -126,63 +104,33 @@ def train(
     progress: Progress,
 ) -> dict[str, Any]:
     """Train a model from where it was left, and return its numbers."""
-    name = run_name(row, seed)
-    state = program.init(seed)
-    with (
-        RunLogger(workdir, row, seed) as logger,
-        Checkpointer(workdir.checkpoints(name)) as checkpointer,
-    ):
-        if checkpointer.latest_step() is not None:
-            state = checkpointer.restore(state)
-        result = fit(
-            state,
-            program.train_step,
-            lambda step: text.training_batch(step, seed),
-            num_steps=config.steps,
-            evaluate=lambda params: {BITS: program.bits_per_byte(params)},
-            eval_every=config.eval_every,
-            logger=logger,
-            log_every=config.log_every,
-            checkpointer=checkpointer,
-            checkpoint_every=config.checkpoint_every,
-            progress=progress,
-        )
-    params = result.state.params
-    lines = read_metrics(workdir.path, name=name)
-    curve = [[line["step"], line[BITS]] for line in lines if BITS in line]
-    if not curve or curve[-1][0] != config.steps:
-        # Interrupted earlier after as many steps as are now asked for.
-        curve.append([config.steps, program.bits_per_byte(params)])
+    trained = train_run(
+        row.name,
+        seed,
+        program.init(seed),
+        program.train_step,
+        lambda step: text.training_batch(step, seed),
+        evaluate=lambda params: {BITS: program.bits_per_byte(params)},
+        measures=(BITS,),
+        pace=config,
+        workdir=workdir,
+        progress=progress,
+    )
+    params = trained.params
+    curve = [[point["step"], point[BITS]] for point in trained.curve]
+    tokens = config.batch_size * config.length
+    seconds = seconds_of_training(trained.lines, tokens, config.steps)
     return {
         "seed": seed,
         "steps": config.steps,
         BITS: curve[-1][1],
         "curve": curve,
-        **speed(lines, config),
+        "tokens_per_second": seconds and config.steps * tokens / seconds,
+        "training_seconds": seconds,
         "compile_seconds": program.cost.compile_seconds,
         "memory_bytes": program.cost.memory_bytes,
         "forward_flops_per_token": program.forward_flops_per_token,
         "parameters": row.parameters,
         "d_ff": row.decoder.feed_forward_width,
         "sample": bytes(program.write(params).tolist()).decode(errors="replace"),
-    }
-
-
-def speed(lines: list[dict[str, Any]], config: CompareConfig) -> dict[str, Any]:
-    """Tokens a second over all steps, those of interrupted sessions included.
-
-    A line gives the rate since the line before it, so the steps between two lines took
-    their tokens over that rate.
-    """
-    tokens = config.batch_size * config.length
-    seconds, steps, before = 0.0, 0, 0
-    for line in lines:
-        rate = line["tokens_per_second"]
-        if rate:
-            seconds += (line["step"] - before) * tokens / rate
-            steps += line["step"] - before
-        before = line["step"]
-    return {
-        "tokens_per_second": steps * tokens / seconds if seconds else None,
-        "training_seconds": seconds * config.steps / steps if steps else None,
     }

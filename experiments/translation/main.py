@@ -1,23 +1,14 @@
 """Trains on sentence pairs, translates the held-out ones, and shows what came out."""
 
-import contextlib
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from attn_jax.data import Vocabulary, load_vocabulary, train_vocabulary
 from attn_jax.models import count_parameters
-from attn_jax.train import (
-    CheckpointMismatchError,
-    CheckpointReadError,
-    CheckpointWriteError,
-    NonFiniteError,
-    TrainingInterrupted,
-)
 from experiments.common import provenance
 from experiments.common.errors import UserError, fail
-from experiments.common.interrupts import complain, sigterm_interrupts
+from experiments.common.main import run_program
 from experiments.common.workdir import Workdir, write_json
 from experiments.translation import plot, results, table
 from experiments.translation.command_line import PROGRAM, parse
@@ -30,13 +21,6 @@ from experiments.translation.training import (
     encode,
     model_config,
     train,
-)
-
-FAILURES = (
-    CheckpointMismatchError,
-    CheckpointReadError,
-    CheckpointWriteError,
-    NonFiniteError,
 )
 
 
@@ -58,31 +42,8 @@ class Plan(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the experiment and return the exit code.
-
-    0: the results are there. 1: the training failed. 2: a mistake on the command line.
-    130: interrupted by Ctrl-C or SIGTERM.
-    """
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    with sigterm_interrupts(), contextlib.ExitStack() as stack:
-        try:
-            try:
-                plan = prepare(arguments)
-                stack.enter_context(plan.workdir.claim(plan.shared_config()))
-            except (UserError, ValueError, TypeError, OSError, ImportError) as error:
-                return complain(error, 2)
-            run(plan)
-        except KeyboardInterrupt as error:
-            said = isinstance(error, TrainingInterrupted)
-            print(
-                f"\n{error if said else 'Interrupted outside of the training'}\n"
-                f"To go on:\n  {provenance.command(PROGRAM, arguments)}",
-                file=sys.stderr,
-            )
-            return 130
-        except FAILURES as error:
-            return complain(error, 1)
-    return 0
+    """Run the experiment and return the exit code, as `run_program` says."""
+    return run_program(PROGRAM, arguments, prepare, run)
 
 
 def prepare(arguments: Sequence[str]) -> Plan:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.common import provenance
 from experiments.common.tables import aligned, show_table
 from experiments.translation.config import scheduled_steps
 
@@ -149,12 +150,10 @@ def _made_up(results: Mapping[str, Any]) -> list[str]:
 
 def scale(results: Mapping[str, Any]) -> str:
     """How large the run was, where and with what."""
-    config, corpus, device = results["config"], results["corpus"], results["device"]
+    config, corpus = results["config"], results["corpus"]
     seconds, rate = results["seconds"], results["tokens_per_second"]
     return (
-        f"`{results['command']}` at commit {results['commit'] or 'unknown'}, "
-        f"{device['kind']} ({device['cores']} cores), jax "
-        f"{results['versions']['jax']}. {config['num_layers']} + "
+        f"{provenance.sentence(results)} {config['num_layers']} + "
         f"{config['num_layers']} layers of width {config['d_model']}, "
         f"{attention(config)}, {results['parameters']:,} parameters; "
         f"{config['steps']:,} steps, "

@@ -1,18 +1,28 @@
 """What is shown while models train: a live table in a terminal, lines elsewhere."""
 
-import math
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any, Protocol, Self
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, Self
 
 from attn_jax.train import Progress, ProgressLines
 from attn_jax.train.progress import duration
-from experiments.compare.table import rate
+
+
+class Measure(NamedTuple):
+    """How numbers are said.
+
+    unit, scale: of losses while training, and how many of them a nat is.
+    reached: what a run that is done came to, unit included, from its numbers.
+    """
+
+    unit: str
+    scale: float
+    reached: Callable[[Mapping[str, Any]], str]
 
 
 class Display(Protocol):
-    """Follows the runs of a comparison, one after the other."""
+    """Follows the runs of an experiment, one after the other."""
 
     def __enter__(self) -> Self: ...
 
@@ -31,15 +41,24 @@ class Display(Protocol):
         ...
 
 
-def make_display(runs: list[str], num_steps: int) -> Display:
+def make_display(runs: list[str], measure: Measure) -> Display:
     """A live table if standard output is a terminal, else lines."""
     if sys.stdout.isatty():
-        return LiveTable(runs, num_steps)
-    return Lines()
+        return LiveTable(runs, measure)
+    return Lines(measure)
+
+
+def rate(values: Mapping[str, Any]) -> str:
+    """Tokens a second, a dash where not known."""
+    known = values.get("tokens_per_second")
+    return "-" if known is None or known != known else f"{known:,.0f}"
 
 
 class Lines:
     """A line when something begins, every few seconds, and when it is done."""
+
+    def __init__(self, measure: Measure) -> None:
+        self._measure = measure
 
     def __enter__(self) -> Self:
         return self
@@ -55,7 +74,7 @@ class Lines:
 
     def finished(self, run: str, numbers: Mapping[str, Any]) -> None:
         print(
-            f"{run}: done, {numbers['validation_bits_per_byte']:.3f} bits per byte, "
+            f"{run}: done, {self._measure.reached(numbers)}, "
             f"{rate(numbers)} tokens/s, compiled in "
             f"{numbers['compile_seconds']:.1f} s",
             flush=True,
@@ -65,10 +84,10 @@ class Lines:
 class LiveTable:
     """One line a run, the same from beginning to end."""
 
-    def __init__(self, runs: list[str], num_steps: int) -> None:
+    def __init__(self, runs: list[str], measure: Measure) -> None:
         from rich.live import Live
 
-        self._num_steps = num_steps
+        self._measure = measure
         self._cells = {run: ["waiting", "", "", "", ""] for run in runs}
         self._live = Live(
             get_renderable=self._table, refresh_per_second=2, transient=True
@@ -85,17 +104,16 @@ class LiveTable:
         self._cells[run][0] = "compiling"
 
     def progress(self, run: str) -> Progress:
-        return _LiveRow(self._cells[run])
+        return _LiveRow(self._cells[run], self._measure.scale)
 
     def finished(self, run: str, numbers: Mapping[str, Any]) -> None:
-        bits = f"{numbers['validation_bits_per_byte']:.3f}"
-        loss = self._cells[run][1]
-        self._cells[run][:] = ["done", loss, rate(numbers), "", bits]
+        loss, reached = self._cells[run][1], self._measure.reached(numbers)
+        self._cells[run][:] = ["done", loss, rate(numbers), "", reached]
 
     def _table(self) -> Any:
         from rich.table import Table
 
-        table = Table(title=f"{self._num_steps} steps each; losses in bits per byte")
+        table = Table(title=f"losses in {self._measure.unit}")
         table.add_column("model")
         for name in ("step", "loss", "tokens/s", "time left", "validation"):
             table.add_column(name, justify="right")
@@ -107,19 +125,20 @@ class LiveTable:
 class _LiveRow:
     """Writes the progress of one run into its line of the table."""
 
-    def __init__(self, cells: list[str]) -> None:
-        self._cells = cells
+    def __init__(self, cells: list[str], scale: float) -> None:
+        self._cells, self._scale = cells, scale
 
     def start(self, step: int, num_steps: int) -> None:
         self._first, self._num_steps = step, num_steps
         self._began = time.monotonic()
-        self._cells[0] = f"{step}"
+        self._cells[0] = f"{step}/{num_steps}"
 
     def update(self, step: int, values: Mapping[str, Any]) -> None:
         spent = time.monotonic() - self._began
         left = spent / (step - self._first) * (self._num_steps - step)
-        bits = values["loss"] / math.log(2)
-        self._cells[:4] = [f"{step}", f"{bits:.3f}", rate(values), duration(left)]
+        loss = values["loss"] * self._scale
+        of_all = f"{step}/{self._num_steps}"
+        self._cells[:4] = [of_all, f"{loss:.3f}", rate(values), duration(left)]
 
     def stop(self) -> None:
         self._cells[3] = "measuring"

@@ -1,0 +1,83 @@
+"""What the programs of all experiments do alike: mistakes, interruption, exit codes."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from attn_jax.train import (
+    CheckpointMismatchError,
+    CheckpointReadError,
+    CheckpointWriteError,
+    NonFiniteError,
+    TrainingInterrupted,
+)
+from experiments.common import provenance
+from experiments.common.errors import UserError
+from experiments.common.interrupts import complain, sigterm_interrupts
+from experiments.common.workdir import Workdir
+
+MISTAKES = (UserError, ValueError, TypeError, OSError, ImportError)
+FAILURES = (
+    CheckpointMismatchError,
+    CheckpointReadError,
+    CheckpointWriteError,
+    NonFiniteError,
+)
+
+
+class Plan(Protocol):
+    """All that is known before anything is computed."""
+
+    @property
+    def workdir(self) -> Workdir: ...
+
+    def shared_config(self) -> dict[str, Any]:
+        """What all commands in the work directory have in common."""
+        ...
+
+
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
+
+
+def run_program(
+    program: str,
+    arguments: Sequence[str] | None,
+    prepare: Callable[[Sequence[str]], AnyPlan],
+    run: Callable[[AnyPlan], None],
+) -> int:
+    """Prepare, keep other processes out of the work directory, run.
+
+    0: the results are there. 1: the training failed. 2: a mistake on the command line.
+    130: interrupted by Ctrl-C or SIGTERM.
+
+    Args:
+      program: how it is called, "python -m experiments.compare" say.
+      arguments: None is those of the process.
+      prepare: raises for everything that can be wrong, before anything is computed.
+    """
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    with sigterm_interrupts(), contextlib.ExitStack() as stack:
+        try:
+            try:
+                plan = prepare(arguments)
+                stack.enter_context(plan.workdir.claim(plan.shared_config()))
+            except MISTAKES as error:
+                return complain(error, 2)
+            run(plan)
+        except KeyboardInterrupt as error:
+            return _interrupted(error, provenance.command(program, arguments))
+        except FAILURES as error:
+            return complain(error, 1)
+    return 0
+
+
+def _interrupted(error: KeyboardInterrupt, command: str) -> int:
+    """Say what is safe, and how to go on."""
+    said = isinstance(error, TrainingInterrupted)
+    print(
+        f"\n{error if said else 'Interrupted outside of a training'}\n"
+        f"What is finished is kept. To go on:\n  {command}",
+        file=sys.stderr,
+    )
+    return 130
