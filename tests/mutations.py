@@ -432,6 +432,18 @@ MUTATIONS = (
         ),
     ),
     Mutation(
+        "a recurrent cell that stays at the first position",
+        "attn_jax/nn/linear_cell.py",
+        "        return LinearCarry(state, carry.position + 1), y\n",
+        "        return LinearCarry(state, carry.position), y\n",
+        (
+            "tests/nn/test_linear_cell.py::"
+            "test_a_recurrent_network_equals_decoding_at_once",
+            "tests/nn/test_linear_cell.py::"
+            "test_both_views_give_the_same_numbers_and_gradients[rich]",
+        ),
+    ),
+    Mutation(
         "rotary positions that ignore the offset",
         "attn_jax/nn/query_key.py",
         "        if positions is None:\n",

@@ -6,6 +6,7 @@ from attn_jax.nn.core import ALL_MASKS, Core, Mechanism
 from attn_jax.nn.dropout import dropout
 from attn_jax.nn.feed_forward import FeedForward
 from attn_jax.nn.linear import Linear
+from attn_jax.nn.linear_cell import LinearAttentionCell, LinearCarry
 from attn_jax.nn.lsh import LSH
 from attn_jax.nn.mechanisms import MECHANISMS
 from attn_jax.nn.mixture import MixtureSynthesizer
@@ -33,6 +34,8 @@ __all__ = [
     "FeedForward",
     "Fixed",
     "Linear",
+    "LinearAttentionCell",
+    "LinearCarry",
     "Mechanism",
     "MixtureSynthesizer",
     "RandomSynthesizer",

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from attn_jax.nn._checks import (
@@ -19,12 +18,9 @@ from attn_jax.nn._checks import (
     check_valid,
     clean_positions,
 )
-from attn_jax.nn._naming import named_rngs
-from attn_jax.nn.attention_config import AttentionConfig
 from attn_jax.nn.core import take_rows
-from attn_jax.nn.dropout import dropout
+from attn_jax.nn.shell import AttentionShell
 from attn_jax.nn.token_positions import cross_positions, token_positions
-from attn_jax.ops import exclude_self
 from attn_jax.ops._linear_masks import real_tokens
 from attn_jax.ops.masks import Mask, as_mask, padding
 
@@ -44,28 +40,12 @@ class ContextCache(NamedTuple):
     real: Bool[Array, "b s"]
 
 
-class Attention(nnx.Module):
+class Attention(AttentionShell):
     """y = concat over heads (mechanism(x)) W_o, the same shell for every mechanism.
 
     What the mechanisms share stands here: value and output projections, the exclusive
     projection, padding, dropout, positions and the bookkeeping of decoding.
     """
-
-    def __init__(self, config: AttentionConfig, *, rngs: nnx.Rngs):
-        self.config = config
-        value, output, mechanism = named_rngs(rngs, "value", "output", "mechanism")
-        g, e = config.kv_heads, config.values_dim
-        options = config.projection_options()
-        self.value = nnx.LinearGeneral(config.d_model, (g, e), rngs=value, **options)
-        self.output = nnx.LinearGeneral(
-            (config.num_heads, e),
-            config.d_model,
-            axis=(-2, -1),
-            kernel_init=_scaled(config.output_scale),
-            rngs=output,
-            **options,
-        )
-        self.mechanism = config.mechanism.build(config, rngs=mechanism)
 
     def __call__(
         self,
@@ -284,15 +264,6 @@ class Attention(nnx.Module):
         check_taken(rows, cache.length.shape[0])
         core, length = take_rows((cache.core, cache.length), rows)
         return AttentionCache(core, length, cache.room)
-
-    def _finish(self, y: Array, v: Array, rng: Any) -> Array:
-        if self.config.exclusive:
-            y = exclude_self(y, v)
-        return dropout(self.output(y), self.config.dropout_rate, rng)
-
-
-def _scaled(scale: float) -> Any:
-    return nnx.initializers.variance_scaling(scale**2, "fan_in", "truncated_normal")
 
 
 def _clean(x: Array, real: Array | None) -> Array:

@@ -106,13 +106,16 @@ class LinearCore(Core):
         self, batch: int, length: int, v: tuple[int, int], dtype: Any
     ) -> LinearState:
         """Zero sums: their size does not depend on the length."""
+        return self.empty_state((batch,), v[1], dtype)
+
+    def empty_state(self, leading: tuple[int, ...], e: int, dtype: Any) -> LinearState:
+        """S_0 = 0 and z_0 = 0, for values of e features."""
         g, d = self.key_shape
         dtype = jnp.promote_types(dtype, jnp.float32)
-        one = jax.ShapeDtypeStruct((batch, 1, g, d), dtype)
+        one = jax.ShapeDtypeStruct((*leading, 1, g, d), dtype)
         p = jax.eval_shape(self.mechanism.feature_map, one).shape[-1]
-        return LinearState(
-            kv=jnp.zeros((batch, g, p, v[1]), dtype), k=jnp.zeros((batch, g, p), dtype)
-        )
+        sizes = (*leading, g, p)
+        return LinearState(kv=jnp.zeros((*sizes, e), dtype), k=jnp.zeros(sizes, dtype))
 
     def decode(
         self,
