@@ -50,26 +50,31 @@ def interleave(
     rounds: int,
     at_least: float = 0.02,
     pause: float = 0.005,
+    known: Mapping[str, float] | None = None,
 ) -> dict[str, list[float]]:
     """Seconds a call, `rounds` of them for each, one round after the other.
 
     A round goes once over all, every other one backwards, so that neither a busy moment
     nor a neighbour falls on one of them alone. Each has a turn or two before, which
-    aren't counted. A call shorter than `at_least` is repeated within its turn, and its
-    turn gives the mean.
+    aren't counted, unless it is known how long it takes. A call shorter than `at_least`
+    is repeated within its turn, and its turn gives the mean.
 
     Args:
       turns: of calls that block until their result is there.
       rounds: counted turns of each.
       at_least: seconds of a turn.
       pause: seconds between turns, in which threads that spin go to sleep.
+      known: seconds of calls that were made before.
     """
-    seconds = {}
+    seconds = dict(known or {})
     for name, turn in turns.items():
-        first = turn(1)
-        # The first call of a short one is mostly what happens once.
-        seconds[name] = max(turn(1) if first < 1 else first, 1e-9)
-    counts = {name: max(1, round(at_least / x)) for name, x in seconds.items()}
+        if name not in seconds:
+            first = turn(1)
+            # The first call of a short one is mostly what happens once.
+            seconds[name] = turn(1) if first < 1 else first
+    counts = {
+        name: max(1, round(at_least / max(seconds[name], 1e-9))) for name in turns
+    }
     samples: dict[str, list[float]] = {name: [] for name in turns}
     collecting = gc.isenabled()
     gc.disable()

@@ -1,7 +1,7 @@
 """What is measured: a function, its inputs, and what it costs on paper."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -56,6 +56,10 @@ class Case(NamedTuple):
             return None
         factor = 1.0 if direction == "forward" else 1.0 + self.backward
         return factor * self.operations(size)
+
+    def longer(self, past: Mapping[str, Any], now: Mapping[str, Any]) -> float:
+        """How many times the past call's time one of now takes, by n and batch."""
+        return now["batch"] / past["batch"] * (now["n"] / past["n"]) ** self.growth
 
 
 def draw(shape: tuple[int, ...], dtype: str, seed: int, scale: float = 1.0) -> Any:

@@ -110,8 +110,7 @@ class Sweep:
         if not known:
             return 0.0
         past = known[-1]
-        more = row["batch"] / past["batch"] * (row["n"] / past["n"]) ** case.growth
-        return more * median(past["samples"])
+        return case.longer(past, row) * median(past["samples"])
 
 
 def matmul(config: BenchConfig) -> clock.Call:

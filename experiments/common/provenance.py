@@ -69,7 +69,8 @@ def sentence(results: Mapping[str, Any]) -> str:
 def commit() -> str | None:
     """The commit of the code, with -modified where the code differs from it."""
     head = _git("rev-parse", "--short", "HEAD")
-    changed = _git("status", "--porcelain", "--", "attn_jax", "experiments")
+    code = ("attn_jax", "experiments", "benchmarks/*.py")
+    changed = _git("status", "--porcelain", "--", *code)
     return head and (f"{head}-modified" if changed else head)
 
 

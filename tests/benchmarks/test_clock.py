@@ -58,3 +58,18 @@ def test_a_short_call_is_repeated_within_its_turn():
 
     clock.interleave({"a": turn}, rounds=2, at_least=0.02, pause=0)
     assert counts == [1, 1, 20, 20]
+
+
+def test_a_call_that_was_made_before_needs_no_turn_to_warm_up():
+    counts = {"a": [], "b": []}
+
+    def turn(name):
+        def take(count):
+            counts[name].append(count)
+            return 0.001
+
+        return take
+
+    turns = {name: turn(name) for name in counts}
+    clock.interleave(turns, rounds=2, at_least=0.02, pause=0, known={"a": 0.004})
+    assert counts == {"a": [5, 5], "b": [1, 1, 20, 20]}

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from experiments.compare.main import main as compare_main
+from experiments.linear_scaling.main import main as scaling_main
 from experiments.translation.main import main as translation_main
 
 
@@ -40,6 +41,11 @@ def compare() -> Callable[..., Outcome]:
 @pytest.fixture(scope="session")
 def translate() -> Callable[..., Outcome]:
     return functools.partial(run, translation_main)
+
+
+@pytest.fixture(scope="session")
+def scale() -> Callable[..., Outcome]:
+    return functools.partial(run, scaling_main)
 
 
 @pytest.fixture(scope="session")
