@@ -317,12 +317,13 @@ def _linear_attention(
 ) -> AttentionCost:
     one = jax.ShapeDtypeStruct((1, 1, config.key_dim), jnp.float32)
     p = jax.eval_shape(mechanism.feature_map, one).shape[-1]
-    # The column of ones beside the values gives the normaliser.
-    state = p * (config.values_dim + 1)
+    e, divides = config.values_dim, mechanism.normalize
+    # The column of ones beside the values gives the normaliser. A state has it even
+    # where nothing is divided by it; a norm with a scale is there instead.
     return AttentionCost(
         _queries_and_keys(config, t, s),
-        Cost(s * config.kv_heads * state),
-        Cost(t * config.num_heads * state),
+        Cost(s * config.kv_heads * p * (e + 1)),
+        Cost(t * config.num_heads * p * (e + divides), 0 if divides else e),
     )
 
 

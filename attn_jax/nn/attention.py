@@ -97,8 +97,9 @@ class Attention(AttentionShell):
 
         Whatever the mechanism is, its output is linear in the values, so the weights
         are what it makes of values that form an identity matrix. The exclusive
-        projection comes after them and does not count. Cost: that of attention with
-        values of width s, and t s numbers a head.
+        projection comes after them and does not count, nor does the norm of a layer
+        without normaliser. Cost: that of attention with values of width s, and t s
+        numbers a head.
 
         Args: as in a call.
         """
@@ -257,7 +258,7 @@ class Attention(AttentionShell):
             positions=positions,
             seen=token_positions(padding(context.real), (b,), s),
         )
-        return _clean(self.output(y), valid)
+        return _clean(self.output(self.mechanism.finish(y)), valid)
 
     def take(self, cache: AttentionCache, rows: Int[Array, "k"]) -> AttentionCache:
         """The cache whose row i is row rows[i] of this one, as in `Decoder.take`."""

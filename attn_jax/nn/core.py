@@ -113,6 +113,10 @@ class Core(nnx.Module):
             logits = lift(logits, ndim) + lift(bias, ndim)
         return synthesizer_attention(logits, v, mask=mask)
 
+    def finish(self, y: Float[Array, "*b t h e"]) -> Float[Array, "*b t h e"]:
+        """What else becomes of each head's weighted sum of values; nothing here."""
+        return y
+
     def bias(self, t: int, s: int, positions: Any, seen: Any) -> Array | None:
         """ALiBi, -slope |p_i - p_j|, where the config asks for it."""
         if not self.config.alibi:

@@ -33,8 +33,12 @@ class Linear(Mechanism):
     """Similarity by features: phi(q).phi(k), so that sums over keys serve all queries.
 
     Attributes:
-      feature_map: phi, such as `relu_features`; phi(x).phi(y) is nowhere negative.
+      feature_map: phi, such as `relu_features`; phi(x).phi(y) is nowhere negative,
+        unless nothing is divided.
       eps: added to the denominator; None clamps it instead.
+      normalize: False divides by no sum of similarities: what a head reads from its
+        state is RMS-normalised instead, with one learnt scale for all heads (Qin et
+        al. 2022, The Devil in Linear Transformer, equation 10).
     """
 
     equation: ClassVar[str] = "y_i = φ(q_i)·Σ_j φ(k_j) v_jᵀ / φ(q_i)·Σ_j φ(k_j)"
@@ -49,6 +53,7 @@ class Linear(Mechanism):
 
     feature_map: FeatureMap = elu_plus_one
     eps: float | None = None
+    normalize: bool = True
 
     def __post_init__(self) -> None:
         check_callable(self.feature_map)
@@ -56,6 +61,11 @@ class Linear(Mechanism):
             raise ValueError(
                 f"eps: got {self.eps}; expected a number >= 0 to add to the "
                 "normaliser, or None to clamp it"
+            )
+        if self.eps is not None and not self.normalize:
+            raise ValueError(
+                f"eps: got {self.eps} with normalize=False; expected None, since there "
+                "is no normaliser to add it to; leave one of them out"
             )
 
     def check(self, mask: Mask) -> None:
@@ -78,18 +88,35 @@ class LinearCore(Core):
         self.query_key = QueryKey(config, rngs=rngs)
         self.mechanism = mechanism
         self.key_shape = (config.kv_heads, config.key_dim)
+        if not mechanism.normalize:
+            self.norm = nnx.RMSNorm(
+                config.values_dim,
+                dtype=jnp.promote_types(config.dtype, jnp.float32),
+                param_dtype=config.param_dtype,
+                rngs=rngs,
+            )
 
     @property
     def options(self) -> dict[str, Any]:
         """What every form of the op is told."""
-        return {"feature_map": self.mechanism.feature_map, "eps": self.mechanism.eps}
+        names = ("feature_map", "eps", "normalize")
+        return {name: getattr(self.mechanism, name) for name in names}
 
     def keys(self, x: Float[Array, "*b s m"], positions: Any) -> Array:
         return self.query_key.keys(x, positions)
 
     def attend(self, x, keys, v, *, mask, positions, seen):
         q = self.query_key.queries(x, positions)
-        return linear_attention(q, keys, v, mask=mask, **self.options)
+        return linear_attention(q, keys, self.wide(v), mask=mask, **self.options)
+
+    def finish(self, y: Float[Array, "*b t h e"]) -> Float[Array, "*b t h e"]:
+        if self.mechanism.normalize:
+            return y
+        return self.norm(y).astype(self.config.dtype)
+
+    def wide(self, v: Array) -> Array:
+        """The values; in float32 where their sums, which may be large, come back."""
+        return v if self.mechanism.normalize else v.astype(compute_dtype(v))
 
     def init_context(self, context, v, *, real, seen):
         """The sums over a context: their size does not depend on its length."""
@@ -100,7 +127,8 @@ class LinearCore(Core):
     def attend_context(self, x, context, *, real, positions, seen):
         q = self.query_key.queries(x, positions)
         some = jnp.broadcast_to(jnp.any(real, -1, keepdims=True), x.shape[:-1])
-        return attend_to_state(q, context, some, dtype=q.dtype, **self.options)
+        dtype = self.wide(q).dtype
+        return attend_to_state(q, context, some, dtype=dtype, **self.options)
 
     def init_cache(
         self, batch: int, length: int, v: tuple[int, int], dtype: Any
@@ -129,6 +157,7 @@ class LinearCore(Core):
         positions = length[:, None] + jnp.arange(x.shape[1])[None, :]
         q = self.query_key.queries(x, positions)
         k = self.query_key.keys(x, positions)
+        v = self.wide(v)
         if x.shape[1] == 1:
             out, cache = linear_attention_step(
                 q[:, 0], k[:, 0], v[:, 0], cache, valid=real[:, 0], **self.options

@@ -81,7 +81,9 @@ class LinearAttentionCell(AttentionShell, nnx.RNNCellBase):
         q = core.query_key.queries(x, at)[..., 0, :, :]
         k = core.query_key.keys(x, at)[..., 0, :, :]
         v = self.value(x)[..., 0, :, :]
-        y, state = linear_attention_step(q, k, v, carry.state, **core.options)
+        y, state = linear_attention_step(
+            q, k, core.wide(v), carry.state, **core.options
+        )
         y = self._finish(y[..., None, :, :], v[..., None, :, :], None)[..., 0, :]
         return LinearCarry(state, carry.position + 1), y
 

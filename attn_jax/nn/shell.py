@@ -40,6 +40,7 @@ class AttentionShell(nnx.Module):
     def _finish(
         self, y: Float[Array, "*b t h e"], v: Float[Array, "*b s g e"], rng: Any
     ) -> Float[Array, "*b t m"]:
+        y = self.mechanism.finish(y)
         if self.config.exclusive:
             y = exclude_self(y, v)
         return dropout(self.output(y), self.config.dropout_rate, rng)

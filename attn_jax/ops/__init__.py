@@ -7,6 +7,7 @@ from attn_jax.ops.feature_maps import (
     exp_features,
     polynomial_features,
     relu_features,
+    squared_relu_features,
 )
 from attn_jax.ops.linear import (
     LinearState,
@@ -59,5 +60,6 @@ __all__ = [
     "sinusoidal_positions",
     "softmax_attention",
     "softmax_attention_weights",
+    "squared_relu_features",
     "synthesizer_attention",
 ]

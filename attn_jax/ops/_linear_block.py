@@ -78,7 +78,13 @@ class Sizes(NamedTuple):
 
 
 def attend_block(
-    before: Sums, x: Tokens, *, sizes: Sizes, feature_map: FeatureMap, eps: Any
+    before: Sums,
+    x: Tokens,
+    *,
+    sizes: Sizes,
+    feature_map: FeatureMap,
+    eps: Any,
+    normalize: bool,
 ) -> tuple[Sums, Float[Array, "tokens h e"]]:
     """The sums after a block, and its outputs.
 
@@ -113,7 +119,11 @@ def attend_block(
         q = jnp.where(same, q, 0)
         num = num + jnp.where(same, _dot(q, kv), 0)
         den = den + jnp.where(same, _dot(q, z[..., None]), 0)
-    out = normalise(num, den, None if eps is None else eps / unit)
+    if normalize:
+        out = normalise(num, den, None if eps is None else eps / unit)
+    else:
+        # The numerator alone shows the unit of its query.
+        out = num * unit
     return after, keep(sizes.in_rows(out), x.sees).astype(x.v.dtype)
 
 

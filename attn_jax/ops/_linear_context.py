@@ -40,14 +40,18 @@ def attend_to_state(
     *,
     feature_map: FeatureMap,
     eps: Any,
+    normalize: bool,
     dtype: Any,
 ) -> Float[Array, "*b t h e"]:
     """What queries read from the sums over a context; 0 where they see no key."""
     phi_q = features(q, sees, feature_map, state.k.dtype)
     phi_q = grouped(phi_q, state.k.shape[-2])
-    sums = jnp.concatenate([state.kv, state.k[..., None]], axis=-1)
-    read = jnp.einsum("...tgrp,...gpe->...tgre", phi_q, sums)
-    out = normalise(read[..., :-1], read[..., -1:], eps)
+    sums = state.kv
+    if normalize:
+        sums = jnp.concatenate([sums, state.k[..., None]], axis=-1)
+    out = jnp.einsum("...tgrp,...gpe->...tgre", phi_q, sums)
+    if normalize:
+        out = normalise(out[..., :-1], out[..., -1:], eps)
     out = out.reshape(*q.shape[:-1], out.shape[-1])
     out = out if sees is None else jnp.where(sees[..., None, None], out, 0)
     return out.astype(dtype)

@@ -176,10 +176,12 @@ def finish(
     sees: Bool[Array, "*b t"] | None,
     v: Float[Array, "*b s g e"],
     eps: float | Float[Array, ""] | None,
+    normalize: bool,
 ) -> Float[Array, "*b t h e"]:
     """Divides, joins the heads, gives 0 to blind queries, returns the dtype of v."""
     *leading, t, g, r, _ = sums.shape
-    out = normalise(sums[..., :-1], sums[..., -1:], eps)
+    num, den = sums[..., :-1], sums[..., -1:]
+    out = normalise(num, den, eps) if normalize else num
     out = out.reshape(*leading, t, g * r, v.shape[-1])
     if sees is not None:
         out = jnp.where(sees[..., None, None], out, 0)

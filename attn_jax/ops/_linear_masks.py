@@ -33,7 +33,7 @@ def linear_op(*static_argnames: str) -> Callable[[F], F]:
             check_qkv(q, k, v)
             mask = as_mask(mask)
             check_options(options)
-            check_feature_map(options.get("feature_map", elu_plus_one), q)
+            _check_map(q, **options)
             _refuse(mask)
             check_one_run(mask)
             mask = _drop_zero_offsets(mask, q, k)
@@ -46,6 +46,25 @@ def linear_op(*static_argnames: str) -> Callable[[F], F]:
         return call  # pyright: ignore[reportReturnType]
 
     return decorate
+
+
+def _check_map(
+    q: Array,
+    *,
+    feature_map: Any = elu_plus_one,
+    eps: Any = None,
+    normalize: bool = True,
+    **_: Any,
+) -> None:
+    """The feature map, and whether its sums are divided by."""
+    if not isinstance(normalize, bool):
+        raise TypeError(f"normalize: got {normalize!r}; expected True or False")
+    if eps is not None and not normalize:
+        raise ValueError(
+            f"eps: got {eps} with normalize=False; expected None, since nothing is "
+            "divided that it could be added to; leave one of them out"
+        )
+    check_feature_map(feature_map, q, signed=not normalize)
 
 
 def is_causal(mask: Mask, t: int, s: int) -> bool:

@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-@linear_op("feature_map")
+@linear_op("feature_map", "normalize")
 def linear_attention(
     q: Float[Array, "*b t h d"],
     k: Float[Array, "*b s g d"],
@@ -59,13 +59,15 @@ def linear_attention(
     mask: Mask | None = None,
     feature_map: FeatureMap = elu_plus_one,
     eps: float | Float[Array, ""] | None = None,
+    normalize: bool = True,
 ) -> Float[Array, "*b t h e"]:
     """Attention whose similarity is a dot product of features.
 
         y_i = sum_j a_ij phi(q_i).phi(k_j) v_j / sum_j a_ij phi(q_i).phi(k_j)
 
     with a_ij = 1 where the mask lets i see j. There is no 1 / sqrt(d). Reduces to the
-    mean of the visible values when all keys are alike.
+    mean of the visible values when all keys are alike, and to their sum, with
+    normalize=False, when all similarities are 1.
 
     Cost: O(t p e) time. Causal self-attention goes through
     `linear_attention_chunked`; attention to all real keys is two contractions. Other
@@ -81,10 +83,13 @@ def linear_attention(
       mask: full, causal, prefix, padding and segments, with or without offsets. A
         segment id is one contiguous run of real tokens.
       feature_map: phi, from *b t h d to *b t h p, one of `attn_jax.ops.feature_maps` or
-        your own; phi(x).phi(y) is nowhere negative, which is tried out. Pass the same
-        function object every time: another one is compiled anew.
+        your own; phi(x).phi(y) is nowhere negative, which is tried out, unless nothing
+        is divided. Pass the same function object every time: another one is compiled
+        anew.
       eps: None clamps the denominator at the smallest normal number; a number is added
         to it, as published code does (1e-6).
+      normalize: False gives the numerator alone, phi(q_i).S_i, which grows with the
+        number of keys; normalise it by what comes after (`nn.Linear` does).
 
     Returns:
       One vector a query and head, in the dtype of v; features, sums and division are
@@ -100,10 +105,10 @@ def linear_attention(
     t, s = q.shape[-3], k.shape[-3]
     if is_causal(mask, t, s):
         return linear_attention_chunked(
-            q, k, v, mask=mask, feature_map=feature_map, eps=eps
+            q, k, v, mask=mask, feature_map=feature_map, eps=eps, normalize=normalize
         )[0]
     if len(mask.find(Padding)) == len(mask.rules):
-        return _attend_to_all(q, k, v, mask, feature_map, eps)
+        return _attend_to_all(q, k, v, mask, feature_map, eps, normalize)
     allowed = allowed_for(mask, q.shape[:-3], q.shape[-2], t, s)
     dtype = compute_dtype(q, k, v)
     phi_q = grouped(feature_map(hide_queries(q, allowed).astype(dtype)), k.shape[-2])
@@ -113,10 +118,11 @@ def linear_attention(
     if allowed is not None:
         similarity = jnp.where(allowed, similarity, 0)
     sums = weighted_sum(similarity, with_ones(hide_keys(v, allowed).astype(dtype)))
-    return normalise(sums[..., :-1], sums[..., -1:], eps).astype(v.dtype)
+    num, den = sums[..., :-1], sums[..., -1:]
+    return (normalise(num, den, eps) if normalize else num).astype(v.dtype)
 
 
-def _attend_to_all(q, k, v, mask, feature_map, eps):
+def _attend_to_all(q, k, v, mask, feature_map, eps, normalize):
     """Every real key for every real query: one sum over keys, read by all queries."""
     leading, t, s = q.shape[:-3], q.shape[-3], k.shape[-3]
     real, sees = real_tokens(mask, leading, t, s)
@@ -126,11 +132,17 @@ def _attend_to_all(q, k, v, mask, feature_map, eps):
     dtype = compute_dtype(q, k, v)
     state = context_state(k, v, real, feature_map, dtype)
     return attend_to_state(
-        q, state, sees, feature_map=feature_map, eps=eps, dtype=v.dtype
+        q,
+        state,
+        sees,
+        feature_map=feature_map,
+        eps=eps,
+        normalize=normalize,
+        dtype=v.dtype,
     )
 
 
-@linear_op("feature_map")
+@linear_op("feature_map", "normalize")
 def linear_attention_scan(
     q: Float[Array, "*b t h d"],
     k: Float[Array, "*b t g d"],
@@ -139,6 +151,7 @@ def linear_attention_scan(
     mask: Mask | None = None,
     feature_map: FeatureMap = elu_plus_one,
     eps: float | Float[Array, ""] | None = None,
+    normalize: bool = True,
 ) -> Float[Array, "*b t h e"]:
     """Causal linear attention as a prefix sum over tokens: the definition.
 
@@ -160,10 +173,10 @@ def linear_attention_scan(
     begins = None if begins is None else begins[..., None, None, None]
     sums = running_sum(terms, begins, axis=terms.ndim - 4)
     out = jnp.einsum("...tgrp,...tgpe->...tgre", x.q, sums)
-    return finish(out, x.sees, v, eps)
+    return finish(out, x.sees, v, eps, normalize)
 
 
-@linear_op("feature_map")
+@linear_op("feature_map", "normalize")
 def linear_attention_recurrent(
     q: Float[Array, "*b t h d"],
     k: Float[Array, "*b t g d"],
@@ -172,6 +185,7 @@ def linear_attention_recurrent(
     mask: Mask | None = None,
     feature_map: FeatureMap = elu_plus_one,
     eps: float | Float[Array, ""] | None = None,
+    normalize: bool = True,
     initial_state: LinearState | None = None,
 ) -> tuple[Float[Array, "*b t h e"], LinearState]:
     """Causal linear attention as the recurrent network of the paper's title.
@@ -205,10 +219,11 @@ def linear_attention_recurrent(
     steps = (jnp.moveaxis(a, axis, 0) for a in (x.q, x.k, x.v))
     steps = (*steps, None if begins is None else jnp.moveaxis(begins, axis, 0))
     after, out = jax.lax.scan(token, before, steps)
-    return finish(jnp.moveaxis(out, 0, axis), x.sees, v, eps), split_sums(after)
+    out = jnp.moveaxis(out, 0, axis)
+    return finish(out, x.sees, v, eps, normalize), split_sums(after)
 
 
-@op("feature_map", others=("state",))
+@op("feature_map", "normalize", others=("state",))
 def linear_attention_step(
     q: Float[Array, "*b h d"],
     k: Float[Array, "*b g d"],
@@ -218,6 +233,7 @@ def linear_attention_step(
     mask: Mask | None = None,
     feature_map: FeatureMap = elu_plus_one,
     eps: float | Float[Array, ""] | None = None,
+    normalize: bool = True,
     valid: Bool[Array, "*b"] | None = None,
 ) -> tuple[Float[Array, "*b h e"], LinearState]:
     """One token of `linear_attention_recurrent`: update the sums, then read them.
@@ -231,7 +247,7 @@ def linear_attention_step(
       state: the sums over the tokens before it.
       mask: None or causal(); padding is said with `valid`.
       valid: False gives output 0 and leaves the state as it is.
-      feature_map, eps: as in `linear_attention`.
+      feature_map, eps, normalize: as in `linear_attention`.
 
     Returns:
       The output in the dtype of v, and the state that includes this token.
@@ -256,6 +272,7 @@ def linear_attention_step(
         mask=mask,
         feature_map=feature_map,
         eps=eps,
+        normalize=normalize,
         initial_state=state,
     )
     return out[..., 0, :, :], state

@@ -21,7 +21,7 @@ from attn_jax.ops.masks import Mask
 ROWS_ON_CPU = 4096
 
 
-@linear_op("feature_map", "chunk_size")
+@linear_op("feature_map", "normalize", "chunk_size")
 def linear_attention_chunked(
     q: Float[Array, "*b t h d"],
     k: Float[Array, "*b t g d"],
@@ -30,6 +30,7 @@ def linear_attention_chunked(
     mask: Mask | None = None,
     feature_map: FeatureMap = elu_plus_one,
     eps: float | Float[Array, ""] | None = None,
+    normalize: bool = True,
     chunk_size: int = 64,
     initial_state: LinearState | None = None,
 ) -> tuple[Float[Array, "*b t h e"], LinearState]:
@@ -50,7 +51,7 @@ def linear_attention_chunked(
     Reference: Katharopoulos et al. 2020, equations 9-12, a chunk at a time.
 
     Args:
-      q, k, v, mask, feature_map, eps: as in `linear_attention_scan`.
+      q, k, v, mask, feature_map, eps, normalize: as in `linear_attention_scan`.
       chunk_size: C.
       initial_state: the sums over the tokens before these, from an earlier call.
 
@@ -80,7 +81,13 @@ def linear_attention_chunked(
     x = jax.tree.map(lambda a: a.reshape(b, *a.shape[len(leading) :]), x)
     chunk = min(chunk_size, t)
     sizes = Sizes(*_block_sizes(b, t, h, chunk), chunk, g, dtype, q.ndim)
-    attend = partial(attend_block, sizes=sizes, feature_map=feature_map, eps=eps)
+    attend = partial(
+        attend_block,
+        sizes=sizes,
+        feature_map=feature_map,
+        eps=eps,
+        normalize=normalize,
+    )
     before = LinearState(
         *(a.reshape(b * g, *a.shape[len(leading) + 1 :]) for a in state)
     )

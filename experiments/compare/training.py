@@ -103,7 +103,22 @@ def train(
     workdir: Workdir,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Train a model from where it was left, and return its numbers."""
+    """Train a model from where it was left, and return its numbers and its text."""
+    params, numbers = train_on(row, seed, program, config, text, workdir, progress)
+    sample = bytes(program.write(params).tolist()).decode(errors="replace")
+    return {**numbers, "sample": sample}
+
+
+def train_on(
+    row: Row,
+    seed: int,
+    program: Program,
+    config: CompareConfig,
+    text: Text,
+    workdir: Workdir,
+    progress: Progress,
+) -> tuple[PyTree, dict[str, Any]]:
+    """Train a model from where it was left: its parameters and its numbers."""
     trained = train_run(
         row.name,
         seed,
@@ -116,11 +131,10 @@ def train(
         workdir=workdir,
         progress=progress,
     )
-    params = trained.params
     curve = [[point["step"], point[BITS]] for point in trained.curve]
     tokens = config.batch_size * config.length
     seconds = seconds_of_training(trained.lines, tokens, config.steps)
-    return {
+    numbers = {
         "seed": seed,
         "steps": config.steps,
         BITS: curve[-1][1],
@@ -132,5 +146,5 @@ def train(
         "forward_flops_per_token": program.forward_flops_per_token,
         "parameters": row.parameters,
         "d_ff": row.decoder.feed_forward_width,
-        "sample": bytes(program.write(params).tolist()).decode(errors="replace"),
     }
+    return trained.params, numbers

@@ -41,6 +41,7 @@ VARIANTS = {
     "dense-unbiased": DenseSynthesizer(max_length=11, bias=False),
     "factorized_dense-3": FactorizedDenseSynthesizer(max_length=11, a=3, hidden=9),
     "random-fixed": RandomSynthesizer(max_length=11, trainable=False),
+    "linear-normed": Linear(normalize=False),
     "linear-polynomial": mechanism("linear", feature_map=polynomial_features),
     "mixture-sum": MixtureSynthesizer(
         members=(RandomSynthesizer(max_length=11), DENSE, DENSE), normalize="sum"

@@ -23,13 +23,21 @@ SIZES = {
 F32 = 1e-5  # ceiling of a relative error in float32
 
 
+# Options that lead another way through a mechanism, by the names of their own rows.
+VARIANTS = {
+    "linear_normed": ("linear", {"feature_map": jnp.sin, "normalize": False}),
+}
+
+
 def rows(names):
-    """Each mechanism with and without exclusion."""
-    return [
+    """Each mechanism with and without exclusion, and its variants without."""
+    both = [
         pytest.param((name, exclusive), id=f"{name}-exclusive" if exclusive else name)
         for name in names
         for exclusive in (False, True)
     ]
+    others = [name for name, (of, _) in VARIANTS.items() if of in names]
+    return both + [pytest.param((name, False), id=name) for name in others]
 
 
 EVERY = rows(nn.MECHANISMS)
@@ -67,9 +75,10 @@ def numbers(module):
 
 def small(name, **options):
     """The table's; one that sorts tokens into buckets has several for a few tokens."""
+    name, own = VARIANTS.get(name, (name, {}))
     kind = nn.MECHANISMS[name]
     few = {"bucket_size": 2} if "bucket_size" in kind.__dataclass_fields__ else {}
-    return kind(**few | options)
+    return kind(**few | own | options)
 
 
 def mechanism(name, **options):

@@ -56,6 +56,9 @@ def attention(
     return out + params["output"].get("bias", 0.0)
 
 
+SINE = oracles.FeatureMap(np.sin, lambda x, g: g * np.cos(x))
+
+
 def projected(layer, x):
     """x W + b, one vector a head."""
     y = np.einsum("btm,mhd->bthd", x, layer["kernel"])
@@ -85,6 +88,13 @@ def queries_and_keys(core, x, attended, rotary, qk_norm):
 def linear(core, x, attended, v, allowed, mechanism, *, rotary, qk_norm):
     q, k = queries_and_keys(core["query_key"], x, attended, rotary, qk_norm)
     return oracles.linear_attention(q, k, v, allowed).out
+
+
+def linear_normed(core, x, attended, v, allowed, mechanism, *, rotary, qk_norm):
+    q, k = queries_and_keys(core["query_key"], x, attended, rotary, qk_norm)
+    options = {"feature_map": SINE, "normalize": False}
+    y = oracles.linear_attention(q, k, v, allowed, **options).out
+    return rms(y, core["norm"]["scale"])
 
 
 def lsh(core, x, attended, v, allowed, mechanism, *, rotary, qk_norm):
@@ -152,7 +162,7 @@ def mixture(core, x, attended, **options):
     return oracle_synthesizer.mixture([one, two], alphas)
 
 
-OUTPUTS = {"linear": linear, "lsh": lsh}
+OUTPUTS = {"linear": linear, "linear_normed": linear_normed, "lsh": lsh}
 LOGITS = {
     "softmax": dot_products,
     "random": random,

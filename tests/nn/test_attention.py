@@ -438,6 +438,48 @@ def test_linear_attention_with_a_feature_map_and_eps_of_its_own():
     assert np.linalg.norm(other - full) > 1e-2 * np.linalg.norm(full)
 
 
+def test_a_norm_in_place_of_the_normaliser_holds_for_a_context_too(x64):
+    """Cross-attention against the oracle, at once and from a state; a norm a layer."""
+    module = attention("linear_normed", **F64)
+    assert module.mechanism.norm.scale.shape == (E,)
+    x = normal(0, B, T, M, dtype=np.float64)
+    context = normal(1, B, SHORT, M, dtype=np.float64)
+    real = np.arange(SHORT) < np.array([[SHORT], [2], [0]])
+
+    def both(x, context):
+        mask = masks.padding(jnp.asarray(real))
+        seen = module.init_context(context, mask=mask)
+        return module(x, context, mask=mask), module.attend_context(x, seen)
+
+    allowed = np.broadcast_to(real[:, None, None], (B, H, T, SHORT))
+    params = numbers(module)
+    want = oracle.attention("linear_normed", params, x, allowed, context=context)
+    for got in light_jit(both)(x, context):
+        assert_close(got, want, 1e-12)
+        assert np.all(np.asarray(got)[2] == 0)
+
+
+def test_sums_that_leave_float16_reach_the_norm(x64):
+    """What nothing divides is not rounded to 16 bits before it is normalised."""
+    relu = nn.Linear(feature_map=ops.relu_features, normalize=False)
+    wide, narrow = (
+        attention(mechanism=relu, **dtypes)
+        for dtypes in (F64, {"dtype": jnp.float16, "param_dtype": jnp.float16})
+    )
+    nnx.update(wide, jax.tree.map(jnp.float64, nnx.state(narrow)))
+    x = (20 * normal(0, B, T, M)).astype(np.float16)
+    q, k = (
+        getattr(wide.mechanism.query_key, name)(jnp.asarray(x, jnp.float64), None)
+        for name in ("queries", "keys")
+    )
+    options = {"feature_map": ops.relu_features, "normalize": False}
+    sums = ops.linear_attention(q, k, wide.value(jnp.asarray(x)), **options)
+    assert np.abs(sums).max() > np.finfo(np.float16).max
+    got, want = (light_jit(module)(x) for module in (narrow, wide))
+    assert got.dtype == jnp.float16
+    assert_close(got, want, 1e-2)
+
+
 @pytest.mark.parametrize("name", ["softmax", "linear", "factorized_random"])
 def test_a_donated_cache_is_written_in_place(name):
     """The new cache takes the memory of the old one."""

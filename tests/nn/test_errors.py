@@ -198,6 +198,11 @@ MECHANISM_OPTIONS = {
         lambda: nn.LSH(seed=-1),
         "seed: got -1; expected an int >= 0",
     ),
+    "an eps where nothing is divided": (
+        lambda: nn.Linear(eps=1e-6, normalize=False),
+        "eps: got 1e-06 with normalize=False; expected None",
+        "leave one of them out",
+    ),
     "a feed-forward layer without a width": (
         lambda: nn.FeedForward(8, 0, rngs=None),
         "d_ff: got 0; expected an int >= 1",

@@ -11,6 +11,7 @@ from attn_jax.ops import masks
 from tests.nn import oracle
 from tests.nn.cases import (
     EVERY,
+    VARIANTS,
     B,
     M,
     T,
@@ -57,7 +58,7 @@ def dtypes(cache):
 
 
 def test_every_mechanism_has_an_oracle():
-    assert set(oracle.LOGITS) | set(oracle.OUTPUTS) == set(nn.MECHANISMS)
+    assert set(oracle.LOGITS) | set(oracle.OUTPUTS) == {*nn.MECHANISMS, *VARIANTS}
 
 
 @pytest.mark.parametrize("row", EVERY)

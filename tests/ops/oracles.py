@@ -170,6 +170,13 @@ two_sided = FeatureMap(
 
 relu = FeatureMap(lambda x: np.maximum(x, 0), lambda x, g: g * (x > 0))
 
+squared_relu = FeatureMap(
+    lambda x: np.where(x > 0, x, 0) ** 2, lambda x, g: g * 2 * np.where(x > 0, x, 0)
+)
+
+identity = FeatureMap(lambda x: x, lambda x, g: g)
+"""Of either sign: only for numerators alone."""
+
 
 def _softmax(x):
     raised = np.exp(x)
@@ -233,9 +240,11 @@ def linear_attention(
     counted=None,
     answered=None,
     cotangents=None,
+    normalize: bool = True,
 ) -> Linear:
     """(phi(q_i) . S_i) / (phi(q_i) . z_i + eps), S_i and z_i sums over keys in sight.
 
+    normalize=False leaves out the division.
     state: what precedes the sums, (kv `*b g p e`, z `*b g p`). counted `*b s`: the
     keys that enter the state handed back. answered `*b t`: queries with an output.
     cotangents: those of (out, kv, z).
@@ -272,12 +281,15 @@ def linear_attention(
             kv += np.outer(key, value)
             z += key
         numerator, denominator = features @ kv, float(features @ z) + eps
+        if not normalize:
+            denominator = 1.0
         if denominator == 0:
             continue
         out[x, i, j] = numerator / denominator
 
         d_numerator = cot[x, i, j] / denominator
         d_denominator = -float(cot[x, i, j] @ out[x, i, j]) / denominator
+        d_denominator = d_denominator if normalize else 0.0
         d_features = kv @ d_numerator + z * d_denominator
         dq[x, i, j] = feature_map.pullback(qf[x, i, j], d_features)
         d_kv, d_z = np.outer(features, d_numerator), features * d_denominator

@@ -19,6 +19,7 @@ from tests.ops.oracles import assert_close
 MAPS = {
     ops.elu_plus_one: oracles.elu_plus_one,
     ops.relu_features: oracles.relu,
+    ops.squared_relu_features: oracles.squared_relu,
     ops.exp_features: oracles.exp_features,
     ops.polynomial_features: oracles.polynomial,
 }
@@ -78,11 +79,12 @@ def test_exp_features_do_not_overflow(size):
     chex.assert_tree_all_finite(jax.value_and_grad(loss, (0, 1))(q, k))
 
 
-def test_relu_features_that_meet_nothing_give_0():
+@pytest.mark.parametrize("phi", [ops.relu_features, ops.squared_relu_features])
+def test_relu_features_that_meet_nothing_give_0(phi):
     q, k, v = qkv()
 
     def attend(q, k, v):
-        return ops.linear_attention(q, k, v, feature_map=ops.relu_features)
+        return ops.linear_attention(q, k, v, feature_map=phi)
 
     out, pull = jax.vjp(attend, -abs(q), k, v)
     assert (out == 0).all()
@@ -203,6 +205,14 @@ def test_a_step_and_a_layer_refuse_a_signed_map(plain_errors):
     )
 
 
+@pytest.mark.parametrize("name", SIGNED)
+def test_signed_maps_are_taken_where_nothing_is_divided(name):
+    options = {"feature_map": SIGNED[name], "normalize": False}
+    for form in FORMS.values():
+        out = form(*qkv(), **options)
+        assert np.isfinite(jax.tree.leaves(out)[0]).all()
+
+
 @pytest.mark.parametrize("name", POSITIVE)
 def test_maps_whose_dot_products_are_positive_are_taken(name):
     """A feature may be negative: x_i x_j is, and its dot products are squares."""
@@ -249,4 +259,11 @@ def test_what_is_no_map_is_refused(plain_errors):
         ValueError,
         lambda: ops.linear_attention(*qkv(), feature_map=lambda x: x.sum(-1)),
         "feature_map: returned shape (1, 60, 4) for (1, 60, 4, 5); expected the same",
+    )
+    assert_raises(
+        ValueError,
+        lambda: ops.linear_attention(
+            *qkv(), feature_map=lambda x: x.sum(-1), normalize=False
+        ),
+        "feature_map: returned shape (1, 60, 4) for (1, 60, 4, 5)",
     )

@@ -26,13 +26,19 @@ def two_sided(x):
     return jnp.concatenate([ops.elu_plus_one(x), ops.elu_plus_one(-x)], -1)
 
 
+def identity(x):
+    return x
+
+
 FEATURES = {
     ops.elu_plus_one: oracles.elu_plus_one,
     relu_plus: oracles.relu_plus,
     two_sided: oracles.two_sided,
     ops.relu_features: oracles.relu,
+    ops.squared_relu_features: oracles.squared_relu,
     ops.exp_features: oracles.exp_features,
     ops.polynomial_features: oracles.polynomial,
+    identity: oracles.identity,
 }
 
 
@@ -65,7 +71,10 @@ CAUSAL_FORMS = ("scan", "chunked", "recurrent")
 STATEFUL = ("chunked", "recurrent")
 
 
-@functools.partial(jax.jit, static_argnames=("form", "feature_map", "chunk_size"))
+STATIC = ("form", "feature_map", "normalize", "chunk_size")
+
+
+@functools.partial(jax.jit, static_argnames=STATIC)
 def attend(form, qkv, cotangents, state=None, **options):
     """The output, the state after it and the gradients, of one form."""
 
@@ -118,6 +127,7 @@ def check(
         counted,
         answered,
         wide,
+        options.get("normalize", True),
     )
     for name, x in got.items():
         assert_close(x, getattr(want, name), ceiling, name)
@@ -366,6 +376,92 @@ def test_linear_attention_equals_the_oracle(x64, name):
     check("attention", inputs, 1e-12, mask(), rules, answered=answered)
 
 
+@pytest.mark.parametrize("form", CAUSAL_FORMS)
+@pytest.mark.parametrize("feature_map", [ops.elu_plus_one, identity])
+def test_numerators_alone_equal_the_oracle(x64, form, feature_map):
+    """With segments, padding in the middle, and features of either sign."""
+    check(
+        form,
+        arrays(),
+        1e-12,
+        masks.causal()
+        & masks.segments(jnp.asarray(IDS))
+        & masks.padding(jnp.asarray(REAL), jnp.asarray(REAL)),
+        [oracles.causal(), oracles.segments(IDS), oracles.padding(REAL, REAL)],
+        counted=LAST,
+        feature_map=feature_map,
+        normalize=False,
+    )
+
+
+@pytest.mark.parametrize("form", STATEFUL)
+def test_numerators_alone_go_on_from_a_state(x64, form):
+    options = {"feature_map": identity, "normalize": False}
+    check(form, arrays(), 1e-12, with_state=True, **options)
+
+
+@pytest.mark.parametrize("name", ["padding on both sides", "prefix", "causal"])
+def test_numerators_alone_of_linear_attention_equal_the_oracle(x64, name):
+    """The three ways it may take."""
+    s, mask, rules, answered = ATTENTION[name]
+    options = {"feature_map": identity, "normalize": False}
+    check("attention", arrays(s=s), 1e-12, mask(), rules, answered=answered, **options)
+
+
+def test_numerators_of_large_queries_are_whole():
+    """A query is scaled down inside a chunk, which no quotient would show."""
+    (q, k, v), *_ = arrays(dtype=np.float32)
+    out, _ = ops.linear_attention_chunked(1e25 * q, k, v, normalize=False, chunk_size=3)
+    want = ops.linear_attention_scan(1e25 * q, k, v, normalize=False)
+    assert_close(np.float64(out), np.float64(want), 1e-5)
+    assert np.abs(want).max() > 1e24
+
+
+@pytest.mark.parametrize("form", CAUSAL_FORMS)
+def test_no_token_moves_numerators_before_it(form):
+    """Outputs and gradients, to the bit, whatever overflows after them."""
+    qkv, cotangents, _ = arrays(dtype=np.float32)
+    chunk = {"chunk_size": CHUNK} if form == "chunked" else {}
+    options = {"feature_map": identity, "normalize": False, **chunk}
+    token = CHUNK + 1
+    before = jnp.where(jnp.arange(T)[:, None, None] < token, cotangents[0], 0)
+    cotangents = [before, *(0 * x for x in cotangents[1:])]
+    want = attend(form, qkv, cotangents, **options)
+    for value in (-9.0, 1e30):
+        changed = [x.at[:, token].set(value) for x in qkv]
+        got = attend(form, changed, cotangents, **options)
+        for name in ("out", "q", "k", "v"):
+            assert_same_bits(
+                got[name][:, :token], want[name][:, :token], f"{name} for {value}"
+            )
+    assert (got["out"][:, token] != want["out"][:, token]).any()
+
+
+@pytest.mark.parametrize("form", ["attention", *CAUSAL_FORMS])
+def test_what_is_not_divided_needs_no_eps(form, plain_errors):
+    (q, k, v), *_ = arrays(dtype=np.float32)
+    with pytest.raises(ValueError, match=r"eps: got 0.1 with normalize=False"):
+        FORMS[form](q, k, v, eps=0.1, normalize=False)
+    with pytest.raises(TypeError, match=r"normalize: got 'no'; expected True or"):
+        FORMS[form](q, k, v, normalize="no")
+
+
+def test_reduces_to_the_sum_of_the_visible_values_without_division():
+    """When all similarities are 1."""
+    (q, k, v), *_ = arrays(dtype=np.float32)
+
+    def one(x):
+        return jnp.ones_like(x[..., :1])
+
+    options = {"feature_map": one, "normalize": False}
+    everyone = ops.linear_attention(q, k, v, **options)
+    past = ops.linear_attention(q, k, v, mask=masks.causal(), **options)
+    for i in range(T):
+        assert_close(everyone[:, i], np.repeat(np.asarray(v).sum(1), H // G, 1), 1e-6)
+        some = np.asarray(v)[:, : i + 1].sum(1)
+        assert_close(past[:, i], np.repeat(some, H // G, 1), 1e-6)
+
+
 @pytest.mark.parametrize("t", range(2 * CHUNK + 2))
 def test_every_length_equals_the_oracle(x64, t):
     check("chunked", arrays((1,), t=t), 1e-12, with_state=True)
@@ -401,6 +497,7 @@ def test_lengths_of_0_and_1_equal_the_oracle(x64, form, t):
         ("attention", relu_plus, None),
         ("chunked", ops.relu_features, None),
         ("attention", ops.relu_features, None),
+        ("chunked", ops.squared_relu_features, None),
         ("recurrent", ops.exp_features, None),
         ("attention", ops.exp_features, 0.5),
         ("chunked", ops.polynomial_features, None),
@@ -504,19 +601,27 @@ def test_gradients_pass_through_the_state_from_piece_to_piece(x64):
         assert_close(x, getattr(want, name), 1e-12, name)
 
 
-def test_steps_equal_one_pass(x64):
+@pytest.mark.parametrize("normalize", [True, False])
+def test_steps_equal_one_pass(x64, normalize):
     """Token by token with ragged padding, outputs and gradients."""
     qkv, cotangents, state = arrays()
     sight = oracles.allowed([oracles.causal(), oracles.padding(REAL, REAL)], B, H, T, T)
     want = oracles.linear_attention(
-        *qkv, sight, state=state, counted=REAL, answered=REAL, cotangents=cotangents
+        *qkv,
+        sight,
+        state=state,
+        counted=REAL,
+        answered=REAL,
+        cotangents=cotangents,
+        normalize=normalize,
     )
 
     @jax.jit
     def steps(q, k, v, state):
         def step(state, now):
             *token, valid = now
-            out, state = ops.linear_attention_step(*token, state, valid=valid)
+            options = {"valid": valid, "normalize": normalize}
+            out, state = ops.linear_attention_step(*token, state, **options)
             return state, out
 
         tokens = [jnp.moveaxis(x, 1, 0) for x in (q, k, v, jnp.asarray(REAL))]

@@ -1,0 +1,1 @@
+"""Feature maps of linear attention, with a normaliser and with a norm in its place."""
