@@ -199,7 +199,7 @@ def stack_flops(config: StackConfig, t: int, s: int | None = None) -> StackCost:
 def model_flops(config: StackConfig, t: int, s: int | None = None) -> ModelCost:
     """Multiply-adds and parameters of a model.
 
-        Decoder         stack(t) and t m vocab
+        Decoder         stack(t) and t m vocab, or t m output_size
         Encoder         stack(t) and, where it has the heads,
                         t m² + t m vocab for tokens, m² + m classes for the sequence
         EncoderDecoder  encoder(s), decoder(t, s) and t m vocab
@@ -261,7 +261,7 @@ def _embeddings(config: StackConfig) -> int:
 
 def _ends(config: StackConfig, t: int) -> tuple[Cost, Cost, Cost]:
     """Norms outside the stacks, logits of tokens, and what else is on the stack."""
-    m, vocab = config.d_model, config.vocab_size
+    m, vocab = config.d_model, config.output_width
     logits = Cost(t * m * vocab, 0 if config.tie_embeddings else m * vocab)
     norms = heads = Cost()
     if not isinstance(config, EncoderConfig):

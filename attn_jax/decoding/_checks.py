@@ -15,12 +15,25 @@ from attn_jax.ops._shapes import check_array, is_traced
 
 
 def check_request(
-    model: Any, prompt: Any, valid: Any, max_length: int, eos_id: Any, bos_id: Any
+    model: Any,
+    prompt: Any,
+    valid: Any,
+    max_length: int,
+    eos_id: Any,
+    bos_id: Any,
+    sampler: Any = None,
 ) -> None:
     """What every way of decoding asks for."""
     _check_model(model)
     check_sizes(max_length=max_length)
     vocab = model.config.vocab_size
+    outputs = getattr(model.config, "output_width", vocab)
+    if sampler is None and outputs != vocab:
+        raise ValueError(
+            f"model: got one that gives {outputs} numbers for each token; expected "
+            f"logits of its {vocab} tokens; draw with sample(..., sampler=...) from "
+            "the distribution that they stand for"
+        )
     check_id("eos_id", eos_id, vocab)
     check_id("bos_id", bos_id, vocab)
     _check_prompt(prompt, valid, vocab)
@@ -76,7 +89,7 @@ def check_rng(rng: Any) -> None:
         )
 
 
-def check_choice(temperature: Any, top_k: int | None, top_p: Any) -> None:
+def check_choice(temperature: Any, top_k: int | None, top_p: Any, sampler: Any) -> None:
     """How a token is drawn."""
     if not _is_number(temperature) or not 0 < temperature < math.inf:
         raise ValueError(
@@ -88,6 +101,12 @@ def check_choice(temperature: Any, top_k: int | None, top_p: Any) -> None:
         raise ValueError(
             f"top_p: got {top_p!r}; expected a number in (0, 1], the probability that "
             "the tokens kept have together; None keeps all"
+        )
+    if sampler is not None and (temperature, top_k, top_p) != (1, None, None):
+        raise ValueError(
+            f"sampler: got one with temperature = {temperature!r}, top_k = {top_k!r}, "
+            f"top_p = {top_p!r}; expected none of them, which change logits; let the "
+            "sampler do it"
         )
 
 

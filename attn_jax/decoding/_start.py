@@ -105,6 +105,16 @@ def choose(model: Any, cache: Any, rows: Array) -> Any:
     return taken
 
 
+def check_drawn(tokens: Array, vocab: int) -> None:
+    """Raises where a sampler gave what is no token."""
+    if is_traced(tokens) or tokens.max() < vocab:
+        return
+    raise ValueError(
+        f"sampler: gave token {tokens.max()}; expected 0 to {vocab - 1} (vocab_size - "
+        "1); clip what it draws, or build the model with the vocabulary it draws from"
+    )
+
+
 def check_written(bad: Array, what: str) -> None:
     """Raises where a row met logits among which none can be chosen."""
     if is_traced(bad) or not bad.any():

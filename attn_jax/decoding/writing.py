@@ -1,5 +1,6 @@
 """One token after the other: the most probable, or one drawn at random."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,12 +12,16 @@ from jaxtyping import Array, Bool, Float, Int, Int32, Key
 
 from attn_jax.decoding._checks import check_choice, check_request, check_rng
 from attn_jax.decoding._start import (
+    check_drawn,
     check_written,
     has_choice,
     optional_id,
     start,
     widen,
 )
+
+# What a model gives after the last token of a row, and a key -> the next token.
+Sampler = Callable[[Float[Array, "w"], Key[Array, ""]], Int[Array, ""]]
 
 
 def greedy(
@@ -56,7 +61,7 @@ def greedy(
         nothing can raise, the row is -1 from that token on.
     """
     check_request(model, prompt, valid, max_length, eos_id, bos_id)
-    return _run(model, prompt, valid, bos_id, eos_id, None, max_length, None)
+    return _run(model, prompt, valid, bos_id, eos_id, None, max_length)
 
 
 def sample(
@@ -68,6 +73,7 @@ def sample(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
+    sampler: Sampler | None = None,
     eos_id: int | None = None,
     bos_id: int | None = None,
     valid: Bool[Array | np.ndarray, "b t"] | None = None,
@@ -92,6 +98,10 @@ def sample(
       temperature: below 1 sharpens, above 1 flattens.
       top_k: tokens kept; None, or more than there are, keeps all.
       top_p: probability kept, in (0, 1]; None and 1 keep all.
+      sampler: (outputs, rng) -> token of a row, in place of all these, for a model
+        whose outputs aren't logits (`DecoderConfig.output_size`), such as
+        `attn_jax.train.sample_mixture_of_logistics`. It is compiled once for each
+        function: pass the same one.
 
     Returns:
       What was written, without the prompt; 0 after eos_id.
@@ -100,13 +110,17 @@ def sample(
       As `greedy`.
     """
     check_rng(rng)
-    check_choice(temperature, top_k, top_p)
-    check_request(model, prompt, valid, max_length, eos_id, bos_id)
+    check_choice(temperature, top_k, top_p, sampler)
+    check_request(model, prompt, valid, max_length, eos_id, bos_id, sampler)
     kept = None if top_p is None else jnp.asarray(top_p, jnp.float32)
     draw = Draw(rng, jnp.asarray(temperature, jnp.float32), kept)
     if top_k is not None:
         top_k = min(top_k, model.config.vocab_size)
-    return _run(model, prompt, valid, bos_id, eos_id, draw, max_length, top_k)
+    how = {"top_k": top_k, "sampler": sampler}
+    tokens = _run(model, prompt, valid, bos_id, eos_id, draw, max_length, **how)
+    if sampler is not None:
+        check_drawn(tokens, model.config.vocab_size)
+    return tokens
 
 
 class Draw(NamedTuple):
@@ -127,18 +141,20 @@ class Progress(NamedTuple):
     done: Bool[Array, "b"]
 
 
-def _run(model, prompt, valid, bos_id, eos_id, draw, max_length, top_k) -> Array:
+def _run(
+    model, prompt, valid, bos_id, eos_id, draw, max_length, *, top_k=None, sampler=None
+) -> Array:
     graph, state = nnx.split(model)
     # No token is -1, so that it ends no row.
     eos = optional_id(-1 if eos_id is None else eos_id)
-    sizes = {"max_length": max_length, "top_k": top_k}
+    static = {"max_length": max_length, "top_k": top_k, "sampler": sampler}
     bos = optional_id(bos_id)
-    tokens = _write(graph, state, prompt, valid, bos, eos, draw, **sizes)
+    tokens = _write(graph, state, prompt, valid, bos, eos, draw, **static)
     check_written(jnp.any(tokens < 0, axis=1), "while it wrote")
     return tokens
 
 
-@partial(jax.jit, static_argnames=("graph", "max_length", "top_k"))
+@partial(jax.jit, static_argnames=("graph", "max_length", "top_k", "sampler"))
 def _write(
     graph: Any,
     state: Any,
@@ -150,6 +166,7 @@ def _write(
     *,
     max_length: int,
     top_k: int | None,
+    sampler: Sampler | None,
 ) -> Int32[Array, "b n"]:
     model = nnx.merge(graph, state)
     begin = start(model, prompt, valid, bos_id, max_length)
@@ -163,7 +180,7 @@ def _write(
     def write(now: Progress) -> Progress:
         logits, cache = model.decode(now.token[:, None], now.cache)
         logits = widen(logits[:, 0])
-        token = _choose(logits, now.step, draw, top_k)
+        token = _choose(logits, now.step, draw, top_k, sampler)
         token = jnp.where(has_choice(logits), token, -1)
         old = now.tokens[:, now.step]
         tokens = now.tokens.at[:, now.step].set(jnp.where(now.done, old, token))
@@ -178,6 +195,7 @@ def _choose(
     step: Int[Array, ""],
     draw: Draw | None,
     top_k: int | None,
+    sampler: Sampler | None,
 ) -> Int32[Array, "b"]:
     """A token a row."""
     if draw is None:
@@ -185,6 +203,8 @@ def _choose(
     rows, vocab = logits.shape
     now = jax.random.fold_in(draw.rng, step)
     keys = jax.vmap(lambda row: jax.random.fold_in(now, row))(jnp.arange(rows))
+    if sampler is not None:
+        return jax.vmap(sampler)(logits, keys).astype(jnp.int32)
     if top_k is None and draw.top_p is None:
         scores = _tempered(logits, draw.temperature)
         return jax.vmap(jax.random.categorical)(keys, scores).astype(jnp.int32)

@@ -152,6 +152,11 @@ class StackConfig:
         return None
 
     @property
+    def output_width(self) -> int:
+        """Numbers that the model gives for each token."""
+        return self.vocab_size
+
+    @property
     def feed_forward_width(self) -> int:
         return 4 * self.d_model if self.d_ff is None else self.d_ff
 
@@ -192,7 +197,29 @@ class StackConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderConfig(StackConfig):
-    """A causal language model."""
+    """A causal language model.
+
+    Attributes:
+      output_size: numbers given for each token, where the next one has another
+        distribution than a softmax over vocab_size logits; None is vocab_size. Not with
+        tie_embeddings, whose logits are as many as there are embeddings.
+    """
+
+    output_size: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_optional_sizes(output_size=self.output_size)
+        if self.tie_embeddings and self.output_width != self.vocab_size:
+            raise ValueError(
+                f"tie_embeddings: got True with output_size = {self.output_size}; "
+                f"expected False, since {self.vocab_size} embeddings give as many "
+                "logits and nothing else; set tie_embeddings=False"
+            )
+
+    @property
+    def output_width(self) -> int:
+        return self.vocab_size if self.output_size is None else self.output_size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ class Decoder(nnx.Module):
         positions: Int[Array, "*b t"] | None = None,
         rng: Key[Array, ""] | None = None,
     ) -> Float[Array, "*b t vocab"]:
-        """Logits of the token after each token.
+        """Logits of the token after each token, or output_size numbers in their place.
 
         Args:
           tokens: ids in 0 .. vocab_size - 1; at padding, anything.

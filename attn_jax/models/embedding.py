@@ -40,7 +40,7 @@ class Embedding(nnx.Module):
         if num_types:
             self.types = normal(types, std, num_types, config.d_model)
         if not config.tie_embeddings:
-            self.kernel = normal(head, std, config.d_model, config.vocab_size)
+            self.kernel = normal(head, std, config.d_model, config.output_width)
 
     def __call__(
         self, tokens: Int[Array, "*b t"], positions: Any, types: Any = None
@@ -59,7 +59,7 @@ class Embedding(nnx.Module):
         return x.astype(self.config.dtype)
 
     def logits(self, x: Float[Array, "*b t m"]) -> Float[Array, "*b t vocab"]:
-        """Scores of the next token, in at least float32."""
+        """Scores of the next token, or output_size numbers, in at least float32."""
         tied = self.config.tie_embeddings
         w = self.embedding[...].T if tied else self.kernel[...]
         dtype = jnp.promote_types(x.dtype, jnp.float32)

@@ -170,6 +170,9 @@ OTHERS = {
     "decoder, post-norm with a last norm": DecoderConfig(
         **cases.SIZES, norm_placement="post", final_norm=True, use_bias=True
     ),
+    "decoder, other outputs": DecoderConfig(
+        **cases.SIZES, tie_embeddings=False, output_size=6
+    ),
     "decoder, pre-norm without": DecoderConfig(
         **cases.SIZES, final_norm=False, embedding_scale="sqrt"
     ),

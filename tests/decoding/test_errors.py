@@ -67,6 +67,18 @@ CASES = [
         ValueError,
         r"rng: got \(2,",
     ),
+    (
+        sample,
+        {"sampler": jax.random.categorical, "temperature": 0.5},
+        ValueError,
+        "sampler: got one with temperature = 0.5, top_k = None",
+    ),
+    (
+        sample,
+        {"sampler": jax.random.categorical, "top_k": 3},
+        ValueError,
+        "sampler: .*top_k = 3.*expected none",
+    ),
     (greedy, {"prompt": PROMPT[0]}, ValueError, r"prompt: got shape \(3,\); .*b, t"),
     (greedy, {"prompt": [[1]]}, TypeError, "prompt: got list; expected an array"),
     (greedy, {"prompt": PROMPT * 1.0}, TypeError, "prompt: got dtype float32"),

@@ -65,6 +65,15 @@ def test_a_mechanism_is_given_as_its_config(given):
 
 
 CONFIGS = {
+    "outputs that embeddings don't give": (
+        {"output_size": 6},
+        "tie_embeddings: got True with output_size = 6; expected False",
+        "set tie_embeddings=False",
+    ),
+    "no outputs": (
+        {"output_size": 0, "tie_embeddings": False},
+        "output_size: got 0; expected an int >= 1",
+    ),
     "heads that do not divide d_model": (
         {"head_dim": None},
         "num_heads: got 4 for d_model = 10; expected a divisor of d_model",

@@ -52,6 +52,11 @@ ARCHITECTURES = {
         "tie_embeddings": False,
         "exclusive": True,
     },
+    "pre-norm, learned, other outputs than logits": {
+        "positions": "learned",
+        "tie_embeddings": False,
+        "output_size": 6,
+    },
     "pre-norm, no positions, RMS, normalised queries": {
         "positions": "none",
         "norm": "rms",
