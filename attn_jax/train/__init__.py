@@ -10,6 +10,10 @@ from attn_jax.train.checkpoints import (
     CheckpointWriteError,
 )
 from attn_jax.train.filing import CheckpointMismatchError
+from attn_jax.train.logistics import (
+    mixture_of_logistics_log_likelihood,
+    sample_mixture_of_logistics,
+)
 from attn_jax.train.loop import FitResult, TrainingInterrupted, fit
 from attn_jax.train.losses import cross_entropy
 from attn_jax.train.metrics import MetricLogger, read_metrics
@@ -52,7 +56,9 @@ __all__ = [
     "init_train_state",
     "make_progress",
     "make_train_step",
+    "mixture_of_logistics_log_likelihood",
     "noam_schedule",
     "radam",
     "read_metrics",
+    "sample_mixture_of_logistics",
 ]
