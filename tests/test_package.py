@@ -42,7 +42,7 @@ def test_import_takes_under_two_seconds():
 
 
 @pytest.mark.parametrize(
-    "heavy", ["flax", "matplotlib", "orbax", "tensorflow_datasets", "torch"]
+    "heavy", ["flax", "matplotlib", "orbax", "sklearn", "tensorflow_datasets", "torch"]
 )
 def test_import_is_light(heavy: str):
     loaded = run_python("import sys, attn_jax; print(*sys.modules)").split()
@@ -183,11 +183,13 @@ def test_ops_are_denied_every_other_dependency():
         *project["dependencies"],
         *extras["data"],
         *extras["experiments"],
+        *extras["images"],
         *extras["text"],
     ]
     names = {re.split(r"[<>=\[]", requirement)[0] for requirement in requirements}
     modules = {name.replace("-", "_") for name in names}
-    modules = (modules - {"orbax_checkpoint", "importlib_resources"}) | {"orbax"}
+    modules -= {"orbax_checkpoint", "importlib_resources", "scikit_learn"}
+    modules |= {"orbax", "sklearn"}
     modules -= {"attn_jax", "chex", "jax", "jaxtyping", "numpy"}
     assert modules <= banned
 

@@ -1,13 +1,22 @@
-"""Data without downloads: local text, parallel text, and synthetic tasks.
+"""Data without downloads: local text, parallel text, images, and synthetic tasks.
 
 Every batch is a pure function of (seed, global step) and comes as NumPy arrays.
 """
 
 from attn_jax.data.batch import Batch
+from attn_jax.data.idx import read_idx
+from attn_jax.data.images import (
+    ImageSet,
+    image_batch,
+    image_batches_in_order,
+    load_digit_images,
+    load_idx_images,
+)
 from attn_jax.data.pairs import PairBatch, PairBatches, bucket_lengths, pair_batches
 from attn_jax.data.parallel import ParallelText, load_parallel, load_tsv
 from attn_jax.data.synthetic import copy_batch, recall_batch
 from attn_jax.data.text import ByteCorpus, decode_text, encode_text, load_corpus
+from attn_jax.data.tfds_images import load_tfds_images
 from attn_jax.data.tfds_pairs import load_tfds_pairs
 from attn_jax.data.vocabulary import Vocabulary, load_vocabulary, train_vocabulary
 from attn_jax.data.windows import validation_batches, window_batch
@@ -15,6 +24,7 @@ from attn_jax.data.windows import validation_batches, window_batch
 __all__ = [
     "Batch",
     "ByteCorpus",
+    "ImageSet",
     "PairBatch",
     "PairBatches",
     "ParallelText",
@@ -23,12 +33,18 @@ __all__ = [
     "copy_batch",
     "decode_text",
     "encode_text",
+    "image_batch",
+    "image_batches_in_order",
     "load_corpus",
+    "load_digit_images",
+    "load_idx_images",
     "load_parallel",
+    "load_tfds_images",
     "load_tfds_pairs",
     "load_tsv",
     "load_vocabulary",
     "pair_batches",
+    "read_idx",
     "recall_batch",
     "train_vocabulary",
     "validation_batches",
