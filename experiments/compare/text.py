@@ -13,6 +13,7 @@ from attn_jax.data import (
     validation_batches,
     window_batch,
 )
+from experiments.common.bigrams import bits_of_pairs
 from experiments.common.errors import fail
 from experiments.compare.config import CompareConfig
 
@@ -51,18 +52,13 @@ class Text(NamedTuple):
         return self.validation[begin : begin + size]
 
     def bits_of_byte_pairs(self) -> float:
-        """Bits per byte of a table of byte pairs, counted on the training side.
-
-            p(next = j | byte = i) = (n_ij + 1) / (Σ_j n_ij + 256)
-
-        with n_ij how often j follows i.
-        """
-        size = ByteCorpus.vocab_size
-        train = self.corpus.train.astype(np.int32)
-        counts = np.bincount(train[:-1] * size + train[1:], minlength=size * size)
-        counts = counts.reshape(size, size) + 1
-        bits = np.log2(counts.sum(axis=1, keepdims=True)) - np.log2(counts)
-        return float(np.mean(bits[self.validation[:-1], self.validation[1:]]))
+        """Bits per byte of a table of byte pairs, counted on the training side."""
+        train, held_out = self.corpus.train, self.validation
+        return bits_of_pairs(
+            (train[:-1], train[1:]),
+            (held_out[:-1], held_out[1:]),
+            ByteCorpus.vocab_size,
+        )
 
 
 UNIFORM_BITS = math.log2(ByteCorpus.vocab_size)
