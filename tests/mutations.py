@@ -622,6 +622,30 @@ MUTATIONS = (
         ("tests/analysis/test_flops.py::test_counts_are_those_of_the_encoder_decoder",),
     ),
     Mutation(
+        "the last bin of a logistic closed",
+        "attn_jax/train/logistics.py",
+        "        jnp.where(last, 0, jax.nn.log_sigmoid(a))\n",
+        "        jax.nn.log_sigmoid(a)\n",
+        ("tests/train/test_logistics.py::test_probabilities_sum_to_1",),
+    ),
+    Mutation(
+        "logistics half as wide when drawn",
+        "attn_jax/train/logistics.py",
+        "y = mean + jnp.exp(log_scale) * ",
+        "y = mean + 0.5 * jnp.exp(log_scale) * ",
+        ("tests/train/test_logistics.py::test_what_is_drawn_has_the_likelihood",),
+    ),
+    Mutation(
+        "images that read the pixel they predict",
+        "attn_jax/data/images.py",
+        "np.pad(targets[:, :-1], ((0, 0), (1, 0)))",
+        "targets",
+        (
+            "tests/data/test_images.py"
+            "::test_a_batch_reads_black_and_all_pixels_but_the_last",
+        ),
+    ),
+    Mutation(
         "a schedule that starts at 0",
         "attn_jax/train/schedules.py",
         "        s = jnp.asarray(count, jnp.float32) + 1\n",

@@ -1,15 +1,18 @@
-"""A small text, and experiments run in this process."""
+"""A small text, a few images, and experiments run in this process."""
 
 import contextlib
 import functools
 import io
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from experiments.compare.main import main as compare_main
+from experiments.linear_images.main import main as images_main
 from experiments.linear_scaling.main import main as scaling_main
 from experiments.translation.main import main as translation_main
 
@@ -46,6 +49,24 @@ def translate() -> Callable[..., Outcome]:
 @pytest.fixture(scope="session")
 def scale() -> Callable[..., Outcome]:
     return functools.partial(run, scaling_main)
+
+
+@pytest.fixture(scope="session")
+def draw() -> Callable[..., Outcome]:
+    return functools.partial(run, images_main)
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of idx files: slopes of grey, 4 x 4, 20 to train on and 5 held out."""
+    folder = tmp_path_factory.mktemp("pictures")
+    place = np.add.outer(np.arange(4), np.arange(4))
+    for name, count in (("train", 20), ("t10k", 5)):
+        images = (place + 9 * np.arange(count)[:, None, None]).astype(np.uint8)
+        header = struct.pack(">HBB3I", 0, 8, 3, *images.shape)
+        path = folder / f"{name}-images-idx3-ubyte"
+        path.write_bytes(header + images.tobytes())
+    return folder
 
 
 @pytest.fixture(scope="session")

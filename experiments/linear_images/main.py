@@ -1,0 +1,90 @@
+"""Trains every model in turn, sets it to write, and shows what came out."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from attn_jax.data import ImageSet
+from attn_jax.models import count_parameters
+from experiments.common import provenance
+from experiments.common.main import run_program
+from experiments.common.runs import require_steps
+from experiments.common.workdir import Workdir, read_json, write_json
+from experiments.linear_images import plot, table
+from experiments.linear_images.command_line import PROGRAM, parse
+from experiments.linear_images.config import NOT_SHARED, ImagesConfig
+from experiments.linear_images.pictures import load_images
+from experiments.linear_images.results import ALSO, assemble, shared_config
+from experiments.linear_images.rows import Row
+from experiments.linear_images.training import decoder_config
+
+
+class Plan(NamedTuple):
+    """All that is known before anything is computed."""
+
+    config: ImagesConfig
+    command: str
+    images: ImageSet
+    workdir: Workdir
+    parameters: dict[str, int]
+
+    def shared_config(self) -> dict[str, Any]:
+        """What all models of the work directory have in common."""
+        return shared_config(self.config, self.images)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the experiment and return the exit code, as `run_program` says."""
+    return run_program(PROGRAM, arguments, prepare, run)
+
+
+def prepare(arguments: Sequence[str]) -> Plan:
+    """Everything that can be wrong, looked at before anything is computed."""
+    config = parse(arguments)
+    parameters = {
+        mechanism: count_parameters(decoder_config(mechanism, config))
+        for mechanism in config.mechanisms
+    }
+    images = load_images(config)
+    workdir = Workdir(config.directory(), NOT_SHARED)
+    command = provenance.command(PROGRAM, arguments)
+    plan = Plan(config, command, images, workdir, parameters)
+    workdir.check(plan.shared_config())
+    require_steps(workdir, config.mechanisms, config.steps)
+    return plan
+
+
+def run(plan: Plan) -> None:
+    """Compute what isn't there yet, then write and show the results."""
+    config, workdir = plan.config, plan.workdir
+    _introduce(plan)
+    rows = [
+        Row(mechanism, config, plan.images, workdir) for mechanism in config.mechanisms
+    ]
+    numbers = [row.numbers() for row in rows]
+    results = read_json(workdir.results)
+    computed = any(row.computed for row in rows)
+    if results is None or computed or not _same(results, config):
+        results = assemble(numbers, config, plan.images, plan.command)
+        write_json(workdir.results, results)
+        plot.draw(results, workdir.figures)
+    table.show(results)
+    print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")
+
+
+def _introduce(plan: Plan) -> None:
+    """What is about to be compared, on what."""
+    config = plan.config
+    sizes = ", ".join(f"{name} {count:,}" for name, count in plan.parameters.items())
+    print(
+        f"{plan.images.summary}\nParameters: {sizes}\nEach model: {config.steps:,} "
+        f"updates of {config.batch_size} x {config.num_pixels:,} pixels",
+        flush=True,
+    )
+
+
+def _same(results: dict[str, Any], config: ImagesConfig) -> bool:
+    """Whether results.json is of the same models, measured in the same way."""
+    there = results["config"]
+    return [row["model"] for row in results["rows"]] == list(config.mechanisms) and all(
+        there.get(name) == getattr(config, name) for name in ALSO
+    )
