@@ -32,7 +32,7 @@ def load_tfds_images(
             8 bits, or it is prepared in a format that needs TensorFlow.
     """
     prepared = PreparedSet(name, data_dir, such_as="mnist or cifar10")
-    feature = prepared.features.get(_FEATURE)
+    feature: Any = prepared.features.get(_FEATURE)
     shape = getattr(feature, "shape", None)
     if (
         shape is None
