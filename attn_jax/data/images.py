@@ -107,7 +107,8 @@ def load_digit_images() -> ImageSet:
             "The digits come with the package scikit-learn: "
             "pip install 'attn_jax[images]'"
         ) from error
-    images = np.asarray(load_digits()["images"]).astype(np.uint8)[..., None]
+    digits: Any = load_digits()
+    images = np.asarray(digits["images"]).astype(np.uint8)[..., None]
     train, test = images[:-_HELD_OUT_DIGITS], images[-_HELD_OUT_DIGITS:]
     return ImageSet.from_arrays("scikit-learn's digits", train, test, levels=17)
 
