@@ -65,12 +65,14 @@ def check_names(
     *,
     pattern: str = "(?!)",
     described: str = "",
+    repeats: str = "--seeds",
 ) -> None:
     """Raise for no names, for one that isn't known, and for one that is there twice.
 
     Args:
       pattern: of other names that are taken; as it is, none.
       described: these, in words that follow the known ones.
+      repeats: the option for whoever wants one twice.
     """
     expected = f"{', '.join(known)}{described}"
     if not names:
@@ -82,7 +84,7 @@ def check_names(
             remedy = f"{hint}name one of these"
             fail(field, repr(name), f"one of {expected}", remedy)
     if twice := sorted({name for name in names if list(names).count(name) > 1}):
-        fail(field, f"{twice} twice", "each once", "use --seeds to repeat")
+        fail(field, f"{twice} twice", "each once", f"use {repeats} to repeat")
 
 
 def option(name: str) -> str:

@@ -1,10 +1,9 @@
 """The command line: a preset, then fields of the config."""
 
-import difflib
 from collections.abc import Sequence
 
 from experiments.common import command_line
-from experiments.common.command_line import at_least, option
+from experiments.common.command_line import at_least, check_names, option
 from experiments.common.errors import fail
 from experiments.linear_scaling.config import PRESETS, ROWS, ScalingConfig
 
@@ -24,15 +23,7 @@ def parse(arguments: Sequence[str]) -> ScalingConfig:
 
 def check(config: ScalingConfig) -> None:
     """Raise for a value that can't be meant."""
-    for name in config.mechanisms:
-        if name not in ROWS:
-            near = difflib.get_close_matches(name, ROWS, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            expected = f"of {', '.join(ROWS)}"
-            fail("--mechanisms", repr(name), expected, f"{hint}name one of these")
-    if len(set(config.mechanisms)) < max(1, len(config.mechanisms)):
-        got = " ".join(config.mechanisms) or "none"
-        fail("--mechanisms", got, "one or more, each once", "name each once")
+    check_names("mechanisms", config.mechanisms, ROWS, repeats="--rounds")
     at_least(config, 1, "shortest", "fit_from", "tokens", "num_heads", "head_dim")
     at_least(config, 1, "bucket_size", "rounds")
     if config.longest < config.shortest:

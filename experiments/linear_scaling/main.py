@@ -1,14 +1,11 @@
 """Measures, writes results.json, draws and shows what came out."""
 
-import contextlib
-import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.common import provenance
-from experiments.common.errors import UserError
-from experiments.common.interrupts import complain, sigterm_interrupts
+from experiments.common.main import run_program
 from experiments.common.workdir import Workdir, write_json
 from experiments.linear_scaling import plot, table
 from experiments.linear_scaling.command_line import PROGRAM, parse
@@ -16,39 +13,41 @@ from experiments.linear_scaling.config import NOT_SHARED, ScalingConfig
 from experiments.linear_scaling.measuring import measure
 
 
+class Plan(NamedTuple):
+    """All that is known before anything is computed."""
+
+    config: ScalingConfig
+    command: str
+    workdir: Workdir
+
+    def shared_config(self) -> dict[str, Any]:
+        """What all commands in the work directory have in common."""
+        return self.config.shared()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the experiment and return the exit code.
+    """Run the experiment and return the exit code, as `run_program` says."""
+    return run_program(PROGRAM, arguments, prepare, run)
 
-    0: the results are there. 2: a mistake on the command line. 130: interrupted by
-    Ctrl-C or SIGTERM.
+
+def prepare(arguments: Sequence[str]) -> Plan:
+    """Everything that can be wrong, looked at before anything is computed."""
+    config = parse(arguments)
+    workdir = Workdir(config.directory(), NOT_SHARED)
+    workdir.check(config.shared())
+    return Plan(config, provenance.command(PROGRAM, arguments), workdir)
+
+
+def run(plan: Plan) -> None:
+    """Measure everything, then write and show the results.
+
+    Calls take turns, so half a measurement is none: one that was interrupted begins
+    again.
     """
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    command = provenance.command(PROGRAM, arguments)
-    with sigterm_interrupts(), contextlib.ExitStack() as stack:
-        try:
-            try:
-                config = parse(arguments)
-                workdir = Workdir(config.directory(), NOT_SHARED)
-                workdir.check(config.shared())
-                stack.enter_context(workdir.claim(config.shared()))
-            except (UserError, ValueError, OSError) as error:
-                return complain(error, 2)
-            run(config, command, workdir)
-        except KeyboardInterrupt:
-            print(
-                "\nInterrupted. Calls take turns, so half a measurement is none. To "
-                f"begin again:\n  {command}",
-                file=sys.stderr,
-            )
-            return 130
-    return 0
-
-
-def run(config: ScalingConfig, command: str, workdir: Workdir) -> None:
-    """Measure everything, then write and show the results."""
+    config, workdir = plan.config, plan.workdir
     begin = time.perf_counter()
     rows = measure(config, lambda line: print(line, flush=True))
-    results = assemble(config, command, rows, time.perf_counter() - begin)
+    results = assemble(config, plan.command, rows, time.perf_counter() - begin)
     write_json(workdir.results, results)
     plot.draw(results, workdir.figures)
     table.show(results)

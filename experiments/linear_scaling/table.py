@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from experiments.common import provenance
 from experiments.common.tables import aligned, show_table
 from experiments.linear_scaling.comparison import (
     MEMORY,
@@ -141,9 +142,5 @@ def _names(results: Mapping[str, Any]) -> list[str]:
 
 def scale(results: Mapping[str, Any]) -> str:
     """How large the run was, where and with what."""
-    device = results["device"]
-    return (
-        f"`{results['command']}` at commit {results['commit'] or 'unknown'}, "
-        f"{device['kind']} ({device['cores']} cores), jax "
-        f"{results['versions']['jax']}; {results['seconds'] / 60:.0f} minutes.\n"
-    )
+    minutes = results["seconds"] / 60
+    return f"{provenance.sentence(results)} It took {minutes:.0f} minutes.\n"

@@ -247,8 +247,8 @@ def test_presets_ask_for_lengths_that_double():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--mechanisms", "lsh-2"), "--mechanisms: got 'lsh-2'; expected of softmax"),
-        (("--mechanisms", "linear", "linear"), "each once"),
+        (("--mechanisms", "lsh-2"), "mechanisms: got 'lsh-2'; expected one of softmax"),
+        (("--mechanisms", "linear", "linear"), "use --rounds to repeat"),
         (("--longest", "8"), "--longest: got 8; expected at least --shortest, 16"),
         (("--rounds", "0"), "--rounds: got 0"),
         (("--max-bytes", "0"), "--max-bytes: got 0.0; expected a number above 0"),
