@@ -91,14 +91,16 @@ def hash_tokens(
         greatest, bucket = carry
         first, columns = block
         scores = jnp.einsum("td,crd->rtc", u, columns, precision="highest")
-        column = first + jnp.arange(c, dtype=jnp.int32)
-        used = column[None, None, :] < half[None, :, None]
-        at = jax.lax.argmax(jnp.where(used, jnp.abs(scores), -1), 2, jnp.int32)
-        score = jnp.take_along_axis(scores, at[..., None], axis=-1)[..., 0]
-        size = jnp.where(first < half[None, :], jnp.abs(score), -1)
-        new = first + at + jnp.where(score < 0, half[None, :], 0)
-        better = size > greatest
-        carry = jnp.where(better, size, greatest), jnp.where(better, new, bucket)
+        column = (first + jnp.arange(c, dtype=jnp.int32))[None, None, :]
+        halves = half[None, :, None]
+        size = jnp.where(column < halves, jnp.abs(scores), -1)
+        peak = jnp.max(size, axis=-1)
+        # A maximum and a minimum are faster than an argmax.
+        signed = column + jnp.where(scores < 0, halves, 0)
+        last = jnp.iinfo(jnp.int32).max
+        new = jnp.min(jnp.where(size == peak[..., None], signed, last), axis=-1)
+        better = peak > greatest
+        carry = jnp.where(better, peak, greatest), jnp.where(better, new, bucket)
         return carry, None
 
     t = u.shape[0]

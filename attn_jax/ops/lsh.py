@@ -63,7 +63,8 @@ def lsh_attention(
     All tokens take part in the sorting. Under a causal mask no later value or key
     contributes to an output or its gradient, but a later qk can move an earlier token
     into another chunk: the output is causal, though not to the bit, and token by token
-    it can't be computed. Padding takes part in nothing.
+    it can't be computed. Padding takes part in nothing. The hash has no gradient, and
+    where rounding moves a token into another bucket, outputs jump.
 
     Cost: O(num_rounds t (bucket_size (d + e) + t d / bucket_size)) time a head,
     O(num_rounds t (bucket_size + d + e)) memory. Segments cost twice the chunks.

@@ -244,6 +244,7 @@ def test_held_out_words_are_not_in_training():
         (["smok"], ["preset: got 'smok'", "did you mean 'smoke'"]),
         (["--mechanism", "sofmax"], ["sofmax", "softmax"]),
         (["--cross-mechanism", "dense"], ["cross_mechanism", "Linear()"]),
+        (["--mechanism", "lsh"], ["--mechanism", "lsh", "--encoder-mechanism lsh"]),
         (["--beam-size", "0"], ["--beam-size: got 0", "at least 1"]),
         (["--alpha", "inf"], ["--alpha: got inf", "finite"]),
         (["--alpha", "80"], ["--alpha: got 80.0", "-75.4 to 75.4", "max_length = 10"]),

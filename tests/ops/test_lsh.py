@@ -294,7 +294,7 @@ def test_padding_has_no_influence():
         mask = masks.causal() & masks.padding(real, real)
         return lsh(qk, v, mask)
 
-    assert_padding_invariant(attention, qk, v, lengths=[3, 8], zeros=True)
+    assert_padding_invariant(attention, qk, v, lengths=[6], zeros=True)
 
 
 def test_segments_are_on_their_own():
@@ -303,7 +303,7 @@ def test_segments_are_on_their_own():
     def attention(qk, v, ids):
         return lsh(qk, v, masks.segments(ids))
 
-    assert_segments_isolated(attention, qk, v, lengths=[5, 1, 7])
+    assert_segments_isolated(attention, qk, v, lengths=[5, 8])
 
 
 def test_a_query_that_sees_nothing_gives_0_and_gets_0():
