@@ -27,7 +27,8 @@ def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
     paths = []
     for name, fill in FIGURES.items():
         paths.append(folder / f"{name}.png")
-        fill(results).savefig(paths[-1], dpi=110)
+        # Around what is drawn: images keep their shape and push names off the edge.
+        fill(results).savefig(paths[-1], dpi=110, bbox_inches="tight")
     return paths
 
 
