@@ -76,6 +76,8 @@ ARRAY = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
         (b"\x1f\x8bno gzip at all", "can't be unpacked"),
         (gzip.compress(idx(ARRAY)[:-3]), "21 bytes of data"),
     ],
+    # What gzip packs holds the time of day, which may be in no name.
+    ids=lambda x: x.split(";")[0] if isinstance(x, str) else "",
 )
 def test_a_damaged_idx_file_is_named(tmp_path, content, message):
     path = tmp_path / "train-images-idx3-ubyte"
