@@ -43,6 +43,23 @@ METHOD = """\
   target is about it), or where its arrays are too large.
 """
 
+REASONS = """\
+## What falls short, and why
+
+- Softmax, forward. Most of the time goes into the two products of each tile. A head has
+  64 features, and XLA multiplies matrices that narrow at well under the rate of large
+  ones; PyTorch's kernel keeps a tile in cache from the first product to the second.
+  Other sizes of tiles, a bound in place of the running maximum, and products apart from
+  the exponentials gained nothing.
+- Synthesizers, once or per batch. What is saved is the computing of weights; their
+  product with the values is the same in both, and takes most of what is left.
+- Training step. Products of matrices take two thirds of a step, at the rate of the
+  large one. Of the rest, much is memory that is touched for the first time: what the
+  backward pass keeps of each layer. On Linux the environment variable
+  `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` makes that cheaper, for every library here;
+  the run doesn't set it.
+"""
+
 
 def page(results: Results) -> str:
     """The whole page."""
@@ -93,7 +110,8 @@ def _targets(results: Results) -> str:
     table = _table(("what", "target", "measured", ""), rows)
     measured = sum(target.held is not None for target in found)
     said = f"{held} of {measured} that were measured held. Ratios are of medians."
-    return f"{said}\n\n{table}"
+    missed = measured > held
+    return f"{said}\n\n{table}" + (f"\n{REASONS}" if missed else "")
 
 
 def _lengths(results: Results, direction: str, show: Any) -> str:

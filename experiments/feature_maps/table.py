@@ -81,6 +81,7 @@ def notes(results: Mapping[str, Any]) -> list[str]:
         "RMS-normalised, with a learnt scale",
         "exp: stabilised at each position, so that a key's features sum to 1; "
         "polynomial: of degree 2, (d + 1)(d + 2) / 2 features for d",
+        "ms an update: of training alone, on a machine that may have had other work",
         "one seed, so no spread: --seeds 2 trains each row twice"
         if len(config["seeds"]) == 1
         else "±: half the distance between the best and the worst seed",
