@@ -9,7 +9,6 @@ from attn_jax.train import (
     CheckpointMismatchError,
     CheckpointReadError,
     CheckpointWriteError,
-    NonFiniteError,
     TrainingInterrupted,
 )
 from experiments.common import provenance
@@ -18,11 +17,12 @@ from experiments.common.interrupts import complain, sigterm_interrupts
 from experiments.common.workdir import Workdir
 
 MISTAKES = (UserError, ValueError, TypeError, OSError, ImportError)
+# Numbers that are not finite, in training or in what a model writes, are the last.
 FAILURES = (
     CheckpointMismatchError,
     CheckpointReadError,
     CheckpointWriteError,
-    NonFiniteError,
+    FloatingPointError,
 )
 
 
