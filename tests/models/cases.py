@@ -3,7 +3,7 @@
 import numpy as np
 from flax import nnx
 
-from attn_jax import models, nn
+from attn_jax import models
 from attn_jax.ops import masks
 from tests.nn.cases import Compiled, filled, small
 
@@ -69,7 +69,7 @@ class Model(Compiled):
     """A decoder on B rows, compiled for a batch of T tokens and one of SHORT."""
 
     def __init__(self, name="softmax", exclusive=False, **options):
-        self.kind = nn.MECHANISMS[name]
+        self.kind = type(small(name))
         super().__init__(decoder(name, exclusive=exclusive, use_bias=True, **options))
         self._full = self.jit(
             "full",

@@ -143,7 +143,7 @@ class Layer(Compiled):
 
     def __init__(self, name, exclusive):
         self.row = name, exclusive
-        self.kind = nn.MECHANISMS[name]
+        self.kind = type(mechanism(name))
         options = {"exclusive": exclusive, "rotary": True, "use_bias": True}
         super().__init__(attention(name, **options))
         self._full = self.jit_vjp(

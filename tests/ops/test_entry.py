@@ -57,7 +57,8 @@ REQUIRED = {
 }
 # These take numbers, or one array of any shape.
 WITHOUT_ARRAYS = {"alibi_bias", "sinusoidal_positions"}
-MAPS = {"elu_plus_one", "relu_features", "exp_features", "polynomial_features"}
+MAPS = {"elu_plus_one", "relu_features", "squared_relu_features"}
+MAPS |= {"exp_features", "polynomial_features"}
 
 ARRAYS = [
     (name, argument)
