@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from experiments.common import command_line
 from experiments.common.command_line import at_least, check_names, option
 from experiments.common.errors import fail
+from experiments.common.lsh import DESCRIBED, LSH
 from experiments.linear_copy.config import MODELS, PRESETS, CopyConfig
-from experiments.linear_copy.models import LSH
 
 PROGRAM = "python -m experiments.linear_copy"
 DEFAULT = "cpu"
@@ -19,9 +19,8 @@ def parse(arguments: Sequence[str]) -> CopyConfig:
         arguments, PRESETS, DEFAULT, program=PROGRAM, purpose=PURPOSE
     )
     check_numbers(config)
-    described = ", or lsh-N with N rounds of hashes"
-    pattern = LSH.pattern
-    check_names("models", config.models, MODELS, pattern=pattern, described=described)
+    others = {"pattern": LSH.pattern, "described": DESCRIBED}
+    check_names("models", config.models, MODELS, **others)
     return config
 
 

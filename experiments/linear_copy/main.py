@@ -6,17 +6,14 @@ from typing import Any, NamedTuple
 from attn_jax.models import count_parameters
 from experiments.common import provenance
 from experiments.common.live import Measure, make_display
+from experiments.common.lsh import LSH
 from experiments.common.main import run_program
 from experiments.common.runs import finish_runs, require_steps, run_name
 from experiments.common.workdir import Workdir, write_json
 from experiments.linear_copy import plot, table
 from experiments.linear_copy.command_line import PROGRAM, parse
 from experiments.linear_copy.config import NOT_SHARED, CopyConfig
-from experiments.linear_copy.models import (
-    LSH,
-    decoder_config,
-    mechanism,
-)
+from experiments.linear_copy.models import decoder_config, mechanism
 from experiments.linear_copy.results import assemble
 from experiments.linear_copy.training import SYMBOLS, build, train
 

@@ -1,20 +1,14 @@
 """The models by their names: decoders that differ in their attention alone."""
 
-import re
-
 from attn_jax.models import DecoderConfig
-from attn_jax.nn import MECHANISMS, Mechanism
+from attn_jax.nn import Mechanism
+from experiments.common.lsh import named_mechanism
 from experiments.linear_copy.config import CopyConfig
-
-LSH = re.compile(r"lsh-([1-9][0-9]*)")
 
 
 def mechanism(name: str, config: CopyConfig) -> Mechanism:
     """The attention of a model."""
-    if lsh := LSH.fullmatch(name):
-        rounds, size = int(lsh[1]), config.bucket_size
-        return MECHANISMS["lsh"](num_rounds=rounds, bucket_size=size)  # pyright: ignore[reportCallIssue]
-    return MECHANISMS[name]()
+    return named_mechanism(name, config.bucket_size)
 
 
 def decoder_config(attention: Mechanism, config: CopyConfig) -> DecoderConfig:

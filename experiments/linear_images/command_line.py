@@ -5,10 +5,12 @@ from dataclasses import replace
 
 from attn_jax.nn import MECHANISMS
 from experiments.common import command_line
-from experiments.common.command_line import at_least, option
+from experiments.common.command_line import at_least, check_names, option
 from experiments.common.errors import fail
+from experiments.common.lsh import DESCRIBED, LSH
 from experiments.linear_images.config import PRESETS, ImagesConfig
 from experiments.linear_images.heads import HEADS
+from experiments.linear_images.training import OPTIMIZERS
 
 PROGRAM = "python -m experiments.linear_images"
 DEFAULT = "digits"
@@ -36,12 +38,22 @@ def check(config: ImagesConfig) -> None:
     at_least(config, 1, "steps", "checkpoint_every", "log_every", "eval_every")
     at_least(config, 1, "batch_size", "num_layers", "d_model", "num_heads", "d_ff")
     at_least(config, 1, "eval_images", "test_images", "generate", "repeats")
-    at_least(config, 1, "completions", "mixtures", "channels")
+    at_least(config, 1, "completions", "mixtures", "channels", "bucket_size")
     at_least(config, 2, "side", "levels")
-    _check_mechanisms(config.mechanisms)
+    check_names(
+        "mechanisms",
+        config.mechanisms,
+        list(MECHANISMS),
+        pattern=LSH.pattern,
+        described=DESCRIBED,
+        repeats="another --seed and --workdir",
+    )
     if config.head not in HEADS:
         names = " or ".join(HEADS)
         fail("--head", repr(config.head), names, "pass one of these")
+    if config.optimizer not in OPTIMIZERS:
+        names = " or ".join(OPTIMIZERS)
+        fail("--optimizer", repr(config.optimizer), names, "pass one of these")
     if config.levels > 256:
         fail("--levels", config.levels, "at most 256, a byte", "pass fewer")
     if not 0 <= config.seed < 2**32:
@@ -61,14 +73,3 @@ def check(config: ImagesConfig) -> None:
         fail("--weight-decay", config.weight_decay, expected, "0 is no decay")
     if config.data is not None and config.tfds is not None:
         fail("--data", "a folder and --tfds", "one of them", "leave the other out")
-
-
-def _check_mechanisms(names: Sequence[str]) -> None:
-    """Raise for a name that isn't in the table, or is there twice."""
-    if not names:
-        known = ", ".join(MECHANISMS)
-        fail("--mechanisms", "none", f"at least one of {known}", "name one")
-    for name in names:
-        MECHANISMS[name]
-    if twice := sorted({name for name in names if list(names).count(name) > 1}):
-        fail("--mechanisms", f"{twice} twice", "each once", "leave one out")

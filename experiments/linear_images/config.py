@@ -73,7 +73,8 @@ class ImagesConfig:
 
     Attributes:
       preset: where the other values come from.
-      mechanisms: models to compare, names of the mechanism table.
+      mechanisms: models to compare: names of the mechanism table, or lsh-N for hashes
+        in N rounds; blanks between.
       head: what a pixel is drawn from: "logistics", a mixture whose means and scales
         the model gives, or "categorical", a probability for each level.
       mixtures: logistics in the mixture.
@@ -89,14 +90,17 @@ class ImagesConfig:
       seed: of initial values, batches, dropout and what is written.
       batch_size: images of a batch.
       num_layers, d_model, num_heads, d_ff: of each decoder.
-      positions: "learned" or "sinusoidal", added to the pixels' embeddings, or another
-        kind that the decoder has.
+      positions: "learned" or "sinusoidal", added to the pixels' embeddings,
+        "concatenated" behind them as in the authors' code, or another kind that the
+        decoder has.
       norm_placement, use_bias, activation: as the decoder has them.
       dropout_rate: on embeddings and on each layer's output.
+      optimizer: "adamw", or "radam" as in the paper.
       learning_rate: its peak; it warms up linearly and falls along a cosine.
       warmup_fraction: the part of the updates that is warm-up.
       final_fraction: the last rate as a fraction of the peak; 1 doesn't fall.
-      weight_decay: of AdamW.
+      weight_decay: of either, on matrices.
+      bucket_size: pixels that lsh-N attends to from one, and from the one before it.
       eval_images: held-out images on which the curve is measured; the first ones.
       test_images: held-out images on which the result is measured; the first ones.
       generate: images written at a time, beside one at a time.
@@ -134,10 +138,12 @@ class ImagesConfig:
     use_bias: bool = False
     activation: str = "gelu"
     dropout_rate: float = 0.0
+    optimizer: str = "adamw"
     learning_rate: float = 3e-3
     warmup_fraction: float = 0.05
     final_fraction: float = 0.1
     weight_decay: float = 0.01
+    bucket_size: int = 32
     eval_images: int = 128
     test_images: int = 1000
     generate: int = 16
@@ -201,11 +207,12 @@ _PAPER = ImagesConfig(
     d_model=256,
     num_heads=8,
     d_ff=1024,
-    positions="sinusoidal",
+    positions="concatenated",
     norm_placement="post",
     use_bias=True,
     activation="relu",
     dropout_rate=0.1,
+    optimizer="radam",
     learning_rate=1e-4,
     warmup_fraction=0.0,
     final_fraction=1.0,

@@ -7,7 +7,7 @@ from attn_jax.data import ImageSet
 from attn_jax.models import count_parameters
 from experiments.common import provenance
 from experiments.common.main import run_program
-from experiments.common.runs import require_steps
+from experiments.common.runs import require_steps, run_name
 from experiments.common.workdir import Workdir, read_json, write_json
 from experiments.linear_images import plot, table
 from experiments.linear_images.command_line import PROGRAM, parse
@@ -49,7 +49,8 @@ def prepare(arguments: Sequence[str]) -> Plan:
     command = provenance.command(PROGRAM, arguments)
     plan = Plan(config, command, images, workdir, parameters)
     workdir.check(plan.shared_config())
-    require_steps(workdir, config.mechanisms, config.steps)
+    names = [run_name(mechanism, config.seed) for mechanism in config.mechanisms]
+    require_steps(workdir, names, config.steps)
     return plan
 
 

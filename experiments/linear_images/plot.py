@@ -14,8 +14,13 @@ from experiments.common.workdir import read_json
 from experiments.linear_images.rows import unpacked
 from experiments.linear_images.table import bits
 
-COLOURS = {"softmax": "#1f77b4", "linear": "#d95f02"}
-OTHERS = ("#1b9e77", "#7570b3", "#e7298a", "#66a61e", "#a6761d")
+COLOURS = {
+    "softmax": "#1f77b4",
+    "linear": "#d95f02",
+    "lsh-1": "#56b4e9",
+    "lsh-4": "#009e73",
+}
+OTHERS = ("#7570b3", "#e7298a", "#66a61e", "#a6761d")
 # Written images that are shown of each model.
 SHOWN = 16
 GAP = 2

@@ -1,6 +1,7 @@
 """The numbers of one model, each computed once and kept in the work directory."""
 
 import base64
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,10 +9,17 @@ import numpy as np
 from jaxtyping import PyTree
 
 from attn_jax.data import ImageSet
+from attn_jax.models import count_parameters
+from experiments.common.live import Measure, make_display
+from experiments.common.runs import run_name, seconds_of_training
 from experiments.common.workdir import Workdir
 from experiments.linear_images.config import ImagesConfig
-from experiments.linear_images.training import BITS, Program, train
+from experiments.linear_images.training import BITS, Program
 from experiments.linear_images.writing import Written, cache_bytes, ways, write
+
+MEASURE = Measure(
+    "bits/dim", 1 / math.log(2), lambda numbers: f"{numbers[BITS]:.3f} bits/dim"
+)
 
 
 class Row:
@@ -26,20 +34,21 @@ class Row:
         self.mechanism, self.config, self.images = mechanism, config, images
         self.computed = False
         self._workdir = workdir
+        self._name = run_name(mechanism, config.seed)
         self._program: Program | None = None
-        self._trained: tuple[PyTree, dict[str, Any]] | None = None
+        self._params: PyTree = None
 
     def numbers(self) -> dict[str, Any]:
         """All of them: of the training first, then of what it writes."""
         config = self.config
         judged = {"test_images": config.test_images}
-        training = self._once(self.mechanism, judged, self._measure_training)
+        training = self._once(self._name, judged, self._measure_training)
         softmax = self.mechanism == "softmax"
         found = ways(self.program.model, config.recompute and softmax)
         counts = sorted({1, config.generate}, reverse=True)
         timed = [
             self._once(
-                f"{self.mechanism}-{way}-{count}",
+                f"{self._name}-{way}-{count}",
                 {"repeats": self._repeats(way)},
                 lambda way=way, count=count: self._measure_writing(way, count),
             )
@@ -48,7 +57,7 @@ class Row:
         ]
         occluded = halves(self.images, config.completions)
         completed = self._once(
-            f"{self.mechanism}-completions",
+            f"{self._name}-completions",
             {"completions": config.completions},
             lambda: {"pixels": packed(self._write(found[-1], occluded, 1).pixels)},
         )
@@ -78,27 +87,43 @@ class Row:
             self.computed = True
         return there
 
-    def _train(self) -> tuple[PyTree, dict[str, Any]]:
-        """Trains what is left, or restores the last state."""
-        if self._trained is None:
-            self._trained = train(self.program, self._workdir)
-        return self._trained
-
     def _measure_training(self) -> dict[str, Any]:
-        print(f"{self.mechanism}: training", flush=True)
-        params, numbers = self._train()
-        bits = self.program.bits_per_dim(params, self.config.test_images)
-        print(f"{self.mechanism}: {bits:.3f} bits/dim", flush=True)
-        earlier = self._workdir.finished(self.mechanism) or {}
-        seconds = numbers["compile_seconds"] or earlier.get("compile_seconds")
-        return {**numbers, "compile_seconds": seconds, BITS: bits}
+        program, config, name = self.program, self.config, self._name
+        with make_display([name], MEASURE) as display:
+            display.compiling(name)
+            cost = program.compile()
+            trained = program.train(self._workdir, display.progress(name))
+            self._params = trained.params
+            tokens = config.batch_size * config.num_pixels
+            seconds = seconds_of_training(trained.lines, tokens, config.steps)
+            numbers = {
+                "seed": config.seed,
+                BITS: program.bits_per_dim(trained.params, config.test_images),
+                "curve": [[point["step"], point[BITS]] for point in trained.curve],
+                "training_seconds": seconds,
+                "tokens_per_second": seconds and config.steps * tokens / seconds,
+                "images_per_second": seconds
+                and config.steps * config.batch_size / seconds,
+                "compile_seconds": cost.compile_seconds,
+                "memory_bytes": cost.memory_bytes,
+                "parameters": count_parameters(program.model),
+            }
+            display.finished(name, numbers)
+        return numbers
+
+    @property
+    def params(self) -> PyTree:
+        """Those after the last step, restored where they were trained earlier."""
+        if self._params is None:
+            self._params = self.program.train(self._workdir).params
+        return self._params
 
     def _measure_writing(self, way: str, count: int) -> dict[str, Any]:
         written = self._write(way, np.zeros((count, 0), np.uint8), self._repeats(way))
         median = float(np.median(written.seconds))
         length = self.config.num_pixels
         print(
-            f"{self.mechanism}, {way}: {count} images in {median:.3g} s",
+            f"{self._name}, {way}: {count} images in {median:.3g} s",
             flush=True,
         )
         return {
@@ -115,10 +140,9 @@ class Row:
 
     def _write(self, way: str, given: np.ndarray, repeats: int) -> Written:
         program = self.program
-        params, _ = self._train()
         return write(
             program.graph,
-            params,
+            self.params,
             program.head,
             given,
             way=way,

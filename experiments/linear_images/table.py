@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from experiments.common import provenance
 from experiments.common.tables import aligned, show_table
 
 QUALITY = ("model", "bits/dim", "parameters", "training images/s", "compile s")
@@ -130,7 +131,7 @@ def notes(results: Mapping[str, Any]) -> list[str]:
 
 def scale(results: Mapping[str, Any]) -> str:
     """How large the run was, where and with what."""
-    config, images, device = results["config"], results["images"], results["device"]
+    config, images = results["config"], results["images"]
     steps = config["steps"] * config["batch_size"]
     minutes = ", ".join(
         f"{row['model']} {(row['training']['training_seconds'] or 0) / 60:.1f}"
@@ -140,9 +141,7 @@ def scale(results: Mapping[str, Any]) -> str:
     if head == "logistics":
         head = f"a mixture of {config['mixtures']} logistics"
     return (
-        f"`{results['command']}` at commit {results['commit'] or 'unknown'}, "
-        f"{device['kind']} ({device['cores']} cores), jax "
-        f"{results['versions']['jax']}. {config['num_layers']} layers of width "
+        f"{provenance.sentence(results)} {config['num_layers']} layers of width "
         f"{config['d_model']}, {config['num_heads']} heads, {config['positions']} "
         f"positions, {head}; {config['steps']:,} updates of {config['batch_size']} "
         f"images, {steps / images['training_images']:.1f} times all of "

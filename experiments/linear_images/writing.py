@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from attn_jax.decoding import sample
 from attn_jax.models import Decoder, DecoderConfig
+from attn_jax.ops import masks
 from experiments.linear_images.heads import Head
 
 BLACK = 0
@@ -30,7 +31,8 @@ class WithoutCache(nnx.Module):
     """Decodes as `Decoder` does, but reads all tokens again for each new one.
 
     A prefix is padded to the next of PREFIXES lengths, so that it is compiled for a
-    handful of shapes and costs little more than what it holds.
+    handful of shapes and costs little more than what it holds. What stands behind it is
+    masked where causality doesn't keep it out to the bit, as in LSH attention.
     """
 
     def __init__(self, decoder: Decoder):
@@ -62,7 +64,10 @@ class WithoutCache(nnx.Module):
 
         def reading(size: int) -> Callable[[Array], Array]:
             def last(read: Array) -> Array:
-                outputs = self.decoder(read[:, :size])
+                real = jnp.broadcast_to(jnp.arange(size) < end, (len(read), size))
+                causal = self.config.mechanism.causal_to_the_bit
+                mask = None if causal else masks.padding(real, real)
+                outputs = self.decoder(read[:, :size], mask=mask)
                 return jax.lax.dynamic_slice_in_dim(outputs, begin, n, axis=1)
 
             return last
@@ -91,27 +96,21 @@ def ways(model: DecoderConfig, recompute: bool) -> list[str]:
     done; "cache" keeps something of each pixel, "state" something whose size doesn't
     depend on their number.
     """
-    size = cache_bytes(model, model.max_length)
-    if size is None:
+    if model.mechanism.cannot_decode:
         return ["recompute"]
-    kept = "state" if size == cache_bytes(model, 1) else "cache"
+    grows = cache_bytes(model, model.max_length) > cache_bytes(model, 1)
+    kept = "cache" if grows else "state"
     return ["recompute", kept] if recompute else [kept]
 
 
-def cache_bytes(model: DecoderConfig, length: int) -> int | None:
-    """What decoding carries from pixel to pixel of an image of that length.
-
-    None where the mechanism can't decode.
-    """
+def cache_bytes(model: DecoderConfig, length: int) -> int:
+    """What decoding carries from pixel to pixel of an image of that length."""
 
     def empty() -> Any:
         return Decoder(model, rngs=nnx.Rngs(0)).init_cache(1, length)
 
-    try:
-        cache = jax.eval_shape(empty)
-    except NotImplementedError:
-        return None
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(cache))
+    leaves = jax.tree.leaves(jax.eval_shape(empty))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
 
 
 class Written(NamedTuple):

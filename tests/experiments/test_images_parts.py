@@ -1,6 +1,7 @@
 """Writing without a cache, claims and tables of images."""
 
 import copy
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from flax import nnx
 
 from attn_jax.decoding import sample
 from attn_jax.models import Decoder
+from attn_jax.ops import masks
 from experiments.common.bigrams import bits_of_pairs
 from experiments.linear_images import table, writing
 from experiments.linear_images.claims import claims
@@ -31,7 +33,14 @@ def decoder(mechanism="softmax"):
     return Decoder(decoder_config(mechanism, SMOKE), rngs=nnx.Rngs(0))
 
 
-def test_without_a_cache_the_same_is_decoded():
+@pytest.fixture
+def lengths(monkeypatch, request):
+    """Each length of a prefix is compiled, so there are few."""
+    monkeypatch.setattr(writing, "PREFIXES", request.param)
+
+
+@pytest.mark.parametrize("lengths", [4], indirect=True)
+def test_without_a_cache_the_same_is_decoded(lengths):
     """A prompt and then token by token, over the edges between lengths of prefixes."""
     model, tokens = decoder(), np.random.default_rng(0).integers(17, size=(2, 64))
 
@@ -55,7 +64,8 @@ def test_without_a_cache_the_same_is_decoded():
 
 
 @pytest.mark.parametrize("mechanism", ["softmax", "linear"])
-def test_with_a_cache_or_without_the_same_is_written(mechanism):
+@pytest.mark.parametrize("lengths", [2], indirect=True)
+def test_with_a_cache_or_without_the_same_is_written(mechanism, lengths):
     """The keys are the same; only rounding may tell the ways apart."""
     model, head = decoder(mechanism), make_head(SMOKE)
     given = np.full((3, 32), 9)
@@ -99,12 +109,19 @@ def test_a_state_is_what_does_not_grow():
     assert cache_bytes(linear, 64) == 4 * (2 * 16 * 17) + 4 * 4
 
 
-def test_what_cannot_decode_reads_all_again(monkeypatch):
-    def refuse(*_):
-        raise NotImplementedError("no cache")
-
-    monkeypatch.setattr(writing.Decoder, "init_cache", refuse)
-    assert ways(decoder_config("softmax", SMOKE), False) == ["recompute"]
+@pytest.mark.parametrize("lengths", [1], indirect=True)
+def test_what_cannot_decode_reads_all_again(lengths):
+    """What stands behind a prefix has no part in how it is hashed."""
+    config = decoder_config("lsh-2", replace(SMOKE, bucket_size=4))
+    assert ways(config, False) == ["recompute"]
+    model = Decoder(config, rngs=nnx.Rngs(0))
+    tokens = np.random.default_rng(0).integers(17, size=(2, 11))
+    cache = WithoutCache(model).init_cache(2, 16)
+    found, _ = jax.jit(WithoutCache(model).decode)(tokens, cache)
+    real = jnp.broadcast_to(jnp.arange(16) < 11, (2, 16))
+    padded = np.pad(tokens, ((0, 0), (0, 5)), constant_values=16)
+    want = jax.jit(model)(padded, mask=masks.padding(real, real))[:, :11]
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
 
 
 def test_images_go_into_text_and_back():
