@@ -16,7 +16,7 @@ linear attention with its state. All draw with the same keys.
     preset          images                      model               hardware    minutes
     smoke           digits, a few steps         1 layer of 32       2 cores     under 1
     digits          8 x 8, 17 levels            2 layers of 64      1 core      4
-    fashion-mnist   28 x 28, 256 levels         2 layers of 64      1 core      20
+    fashion-mnist   28 x 28, 256 levels         2 layers of 64      1 core      12
     mnist-paper     28 x 28, 256 levels         8 layers of 256     TPU or GPU
     cifar10-paper   32 x 32 x 3, 256 levels     16 layers of 256    TPU or GPU
 
