@@ -10,10 +10,11 @@ softmax as its plain definition, which keeps N x N weights as the paper's did, a
 blocks, which keep none; LSH with 1, 4 and 8 rounds of hashing; linear. Each call is the
 value and all gradients. Compiling is timed apart; every call blocks until its results
 are there; calls of all lengths and mechanisms take turns, so that a busy moment tilts
-no curve. A curve stops where a call would take too long or too much memory, as the
-paper's do. An exponent is the slope of a straight line through the logarithms, from
-`fit_from` on: below it what is paid once a call shows. Heads, features, bucket size and
-batch are ours: the paper doesn't state them.
+no curve, and a short call is made once before it counts. A curve stops where a call
+would take too long or too much memory, as the paper's do. An exponent is the slope of a
+straight line through the logarithms, from `fit_from` on: below it what is paid once a
+call shows. Heads, features, bucket size and batch are ours: the paper doesn't state
+them.
 
     preset   what                                     hardware    minutes
     cpu      2 heads of 64, 2^14 tokens a call        2 cores     6 to 8

@@ -5,6 +5,7 @@ import json
 import jax
 import pytest
 
+from benchmarks import clock
 from benchmarks.problem import Size
 from experiments.linear_scaling import (
     claims,
@@ -17,7 +18,7 @@ from experiments.linear_scaling import (
 )
 from experiments.linear_scaling.cases import make_case
 from experiments.linear_scaling.config import PRESETS, ROWS, ScalingConfig
-from experiments.linear_scaling.measuring import measure
+from experiments.linear_scaling.measuring import SHORT, measure, turn_of
 from tests.ops.oracles import assert_close
 
 MODELS = ("softmax-dense", "linear")
@@ -109,6 +110,15 @@ def test_a_curve_stops_where_a_limit_is_and_says_so(limit, value, reason):
     assert [cell.endswith("*") for cell in cells[1:4]] == [False, True, True]
     _, (cells,) = table.lengths_table(results, comparison.TIME)
     assert cells[2:4] == ("-", "-")
+
+
+@pytest.mark.parametrize(("seconds", "more"), [(SHORT / 2, 1), (SHORT, 0)])
+def test_a_short_call_is_made_once_before_it_counts(seconds, more, monkeypatch):
+    made = []
+    monkeypatch.setattr(clock, "timed", lambda call: call() or 3.0)
+    turn = turn_of(lambda: made.append("call"), seconds)
+    assert turn(2) == 3.0
+    assert len(made) == 2 + more
 
 
 @pytest.mark.parametrize("name", ROWS)
