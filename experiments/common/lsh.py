@@ -2,15 +2,14 @@
 
 import re
 
-from attn_jax.nn import MECHANISMS, Mechanism
+from attn_jax.nn import LSH, MECHANISMS, Mechanism
 
-LSH = re.compile(r"lsh-([1-9][0-9]*)")
+HASHES = re.compile(r"lsh-([1-9][0-9]*)")
 DESCRIBED = ", or lsh-N with N rounds of hashes"
 
 
 def named_mechanism(name: str, bucket_size: int) -> Mechanism:
     """A mechanism of the table, or lsh-N for N rounds of hashes into such buckets."""
-    if lsh := LSH.fullmatch(name):
-        rounds = int(lsh[1])
-        return MECHANISMS["lsh"](num_rounds=rounds, bucket_size=bucket_size)  # pyright: ignore[reportCallIssue]
+    if hashes := HASHES.fullmatch(name):
+        return LSH(num_rounds=int(hashes[1]), bucket_size=bucket_size)
     return MECHANISMS[name]()

@@ -80,9 +80,7 @@ def _copy(row: Row, plan: Plan, display: Display) -> list[dict[str, Any]]:
         steps=config.steps,
         workdir=plan.workdir,
         display=display,
-        build=lambda: copy_training.build(
-            row.copy_decoder(config), config, decodes=True
-        ),
+        build=lambda: copy_training.build(row.copy_decoder(config), config),
         train=train,
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from experiments.common import command_line
 from experiments.common.command_line import at_least, check_names, option
 from experiments.common.errors import fail
-from experiments.common.lsh import DESCRIBED, LSH
+from experiments.common.lsh import DESCRIBED, HASHES
 from experiments.linear_copy.config import MODELS, PRESETS, CopyConfig
 
 PROGRAM = "python -m experiments.linear_copy"
@@ -19,7 +19,7 @@ def parse(arguments: Sequence[str]) -> CopyConfig:
         arguments, PRESETS, DEFAULT, program=PROGRAM, purpose=PURPOSE
     )
     check_numbers(config)
-    others = {"pattern": LSH.pattern, "described": DESCRIBED}
+    others = {"pattern": HASHES.pattern, "described": DESCRIBED}
     check_names("models", config.models, MODELS, **others)
     return config
 

@@ -13,7 +13,7 @@ biases and a last norm. `cpu` is smaller, for two cores; what it changes stands 
 
     preset    what                                     hardware       minutes a model
     smoke     12 tokens, a few steps                   2 cores        under 1
-    cpu       32 tokens, 2 layers, 4,000 updates       1 core         under 2
+    cpu       32 tokens, 2 layers, 4,000 updates       1 core         1 to 5
     paper     128 tokens, 4 layers, 10,000 updates     GPU or TPU
 
 Commands.

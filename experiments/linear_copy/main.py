@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from attn_jax.models import count_parameters
 from experiments.common import provenance
 from experiments.common.live import Measure, make_display
-from experiments.common.lsh import LSH
 from experiments.common.main import run_program
 from experiments.common.runs import finish_runs, require_steps, run_name
 from experiments.common.workdir import Workdir, write_json
@@ -60,9 +59,7 @@ def run(plan: Plan) -> None:
                 workdir=workdir,
                 display=display,
                 build=lambda model=model: build(
-                    decoder_config(mechanism(model, config), config),
-                    config,
-                    decodes=not LSH.fullmatch(model),
+                    decoder_config(mechanism(model, config), config), config
                 ),
                 train=lambda program, seed, progress, model=model: train(
                     model, seed, program, config, workdir, progress

@@ -83,6 +83,19 @@ def notes(results: Mapping[str, Any]) -> list[str]:
         "99 % after updates: the first evaluation that had so many symbols right, for "
         f"each seed; the rate falls to a tenth after {config['decay_after']:,} updates",
         "ms an update: of training alone, on a machine that may have had other work",
+        *_hashes(results),
+    ]
+
+
+def _hashes(results: Mapping[str, Any]) -> list[str]:
+    """What lsh-N is, where there is one."""
+    if not any(row["model"].startswith("lsh-") for row in results["rows"]):
+        return []
+    size = results["config"]["bucket_size"]
+    return [
+        "lsh-N: N rounds of hashes, drawn anew at each update and the same for all "
+        f"validation; tokens attend within chunks of {size} and to the chunk before; "
+        "queries are the keys, which saves parameters"
     ]
 
 

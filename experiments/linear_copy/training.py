@@ -60,7 +60,7 @@ def batch_at(config: CopyConfig, step: int, seed: int) -> Batch:
     )
 
 
-def build(decoder: DecoderConfig, config: CopyConfig, *, decodes: bool) -> Program:
+def build(decoder: DecoderConfig, config: CopyConfig) -> Program:
     """Everything that a model needs, with the training step compiled."""
     graph, _ = nnx.split(nnx.eval_shape(lambda: Decoder(decoder, rngs=nnx.Rngs(0))))
     schedule = optax.piecewise_constant_schedule(
@@ -100,7 +100,7 @@ def build(decoder: DecoderConfig, config: CopyConfig, *, decodes: bool) -> Progr
         init,
         train_step,
         evaluate,
-        copies_right if decodes else None,
+        None if decoder.mechanism.cannot_decode else copies_right,
         compile_step(train_step, init(0), batch_at(config, 0, 0)),
         count_parameters(decoder),
     )

@@ -7,7 +7,7 @@ from attn_jax.nn import MECHANISMS
 from experiments.common import command_line
 from experiments.common.command_line import at_least, check_names, option
 from experiments.common.errors import fail
-from experiments.common.lsh import DESCRIBED, LSH
+from experiments.common.lsh import DESCRIBED, HASHES
 from experiments.linear_images.config import PRESETS, ImagesConfig
 from experiments.linear_images.heads import HEADS
 from experiments.linear_images.training import OPTIMIZERS
@@ -44,7 +44,7 @@ def check(config: ImagesConfig) -> None:
         "mechanisms",
         config.mechanisms,
         list(MECHANISMS),
-        pattern=LSH.pattern,
+        pattern=HASHES.pattern,
         described=DESCRIBED,
         repeats="another --seed and --workdir",
     )

@@ -8,6 +8,7 @@ import signal
 import numpy as np
 import pytest
 
+from attn_jax import nn
 from attn_jax.train import read_metrics
 from experiments.linear_copy import main as copy_main
 from experiments.linear_copy import plot, table, training
@@ -181,6 +182,26 @@ def test_the_paper_preset_is_that_of_the_paper():
     assert (made.num_layers, made.num_heads, config.batch_size) == (4, 8, 64)
     assert (config.learning_rate, config.decay_after) == (1e-3, 3000)
     assert (made.positions, made.norm_placement) == ("concatenated", "post")
+
+
+def test_hashes_are_those_of_the_name_and_write_no_copies():
+    config = PRESETS["cpu"]
+    assert mechanism("lsh-3", config) == nn.LSH(num_rounds=3, bucket_size=8)
+    (without,) = [
+        cells
+        for cells in table.table({"rows": [hashed("lsh-1")]})
+        if dict(zip(table.COLUMNS, cells, strict=True))["whole copies written"] == "-"
+    ]
+    assert without[0] == "lsh-1"
+    notes = table.notes({"rows": [hashed("lsh-1")], "config": config.shared()})
+    assert "chunks of 8" in notes[-1]
+
+
+def hashed(model):
+    """A row of a model that can't be decoded."""
+    (run,) = row(model, (0, 0.5, 0.75))["runs"]
+    run |= {"generated_copies_right": None, "training_seconds": None, "curve": []}
+    return {"model": model, "parameters": 7, "runs": [run]}
 
 
 @pytest.mark.parametrize("wrong", [0, 2])
