@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from attn_jax.train._checks import fail
+from attn_jax.train.trained import join, split
 
 
 def average_checkpoints(checkpoints: Iterable[PyTree]) -> PyTree:
@@ -22,7 +23,8 @@ def average_checkpoints(checkpoints: Iterable[PyTree]) -> PyTree:
             checkpointer.restore(state, step=step).params for step in regular[-n:]
         )
 
-    Reduces to the parameters themselves for one checkpoint.
+    Reduces to the parameters themselves for one checkpoint. What is kept and not
+    trained (`init_train_state`) is that of the first set.
 
     Reference: Vaswani et al. 2017, section 6.1 (the last 5 for base, 20 for big).
 
@@ -35,11 +37,12 @@ def average_checkpoints(checkpoints: Iterable[PyTree]) -> PyTree:
     Raises:
       ValueError, TypeError: none given; trees that differ; leaves that have no mean.
     """
-    total, first, count = None, None, 0
-    for params in checkpoints:
+    total, first, kept, count = None, None, None, 0
+    for given in checkpoints:
+        params, others = split(given)
         wide = jax.tree_util.tree_map_with_path(_widen, params)
         if total is None:
-            total, first = wide, params
+            total, first, kept = wide, params, others
         else:
             _check_alike(first, params, count)
             total = jax.tree.map(jnp.add, total, wide)
@@ -47,7 +50,8 @@ def average_checkpoints(checkpoints: Iterable[PyTree]) -> PyTree:
     if total is None:
         remedy = "pass the parameters of at least one"
         fail("checkpoints", "none", "one set of parameters or more", remedy)
-    return jax.tree.map(lambda t, x: (t / count).astype(x.dtype), total, first)
+    mean = jax.tree.map(lambda t, x: (t / count).astype(x.dtype), total, first)
+    return join(mean, kept)
 
 
 def _widen(path: tuple, x: jax.Array) -> jax.Array:

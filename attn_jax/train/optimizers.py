@@ -11,7 +11,7 @@ from attn_jax.train.names import leaf_names
 
 _DECAYED = frozenset({"kernel", "embedding"})
 # The matrices that a Synthesizer learns in place of queries and keys.
-_SYNTHESIZER = frozenset({"random", "r1", "r2", "w1", "w2"})
+_SYNTHESIZER = frozenset({"random", "r1", "r2", "w1", "v1", "w2"})
 
 
 def decay_mask(params: PyTree, *, synthesizers: bool = False) -> PyTree:
@@ -19,7 +19,8 @@ def decay_mask(params: PyTree, *, synthesizers: bool = False) -> PyTree:
 
     A parameter decays when the last word of its path is `kernel` or `embedding`:
     scales of norms and biases stay out. So do the matrices of Synthesizers (`random`,
-    `r1`, `r2`, `w1`, `w2`), which are attention logits or make them, unless asked for.
+    `r1`, `r2`, `w1`, `v1`, `w2`), which are attention logits or make them, unless asked
+    for, and what decides between several, the `alpha` of mixtures, in any case.
     The name decides and not the number of axes, since stacked layers add one.
 
     Args:

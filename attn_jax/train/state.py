@@ -8,6 +8,7 @@ import optax
 from jaxtyping import Array, Int32, Key, PyTree
 
 from attn_jax.train._checks import fail, integer
+from attn_jax.train.trained import split
 
 
 class Skipped(NamedTuple):
@@ -26,7 +27,7 @@ class TrainState(NamedTuple):
 
     step: steps done, the skipped ones included; it is also the position in the data,
         since batches are a function of the step, and what dropout depends on.
-    params: the parameters.
+    params: the parameters, and what of a model's state is kept as it is.
     opt_state: the state of the optimizer, which counts updates and not steps.
     seed: the key that randomness in the run derives from; it never changes.
     skipped: the steps without an update.
@@ -50,7 +51,8 @@ def init_train_state(
 
     Args:
       params: the parameters, floating-point leaves only: of an NNX model,
-        `nnx.split(model, nnx.Param, ...)`.
+        `nnx.state(model)`. A variable in it that is no `nnx.Param` is kept as it is
+        and saved in checkpoints; the optimizer doesn't see it.
       optimizer: an Optax transformation, `adamw(schedule)` say.
       seed: of the run, for dropout.
 
@@ -58,10 +60,10 @@ def init_train_state(
       A TrainState at step 0.
 
     Raises:
-      TypeError: a leaf of params that is not floating point.
+      TypeError: a leaf to train that is not floating point.
     """
     seed = integer("seed", seed, minimum=0)
-    for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+    for path, leaf in jax.tree_util.tree_flatten_with_path(split(params)[0])[0]:
         if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
             fail(
                 f"params{jax.tree_util.keystr(path)}",
@@ -76,7 +78,7 @@ def init_train_state(
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,
-        opt_state=optimizer.init(params),
+        opt_state=optimizer.init(split(params)[0]),
         seed=jax.random.key(seed),
         skipped=Skipped(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32)),
     )

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int32, Key, PyTree
 
 from attn_jax.train._checks import fail, integer
 from attn_jax.train.state import Skipped, TrainState
+from attn_jax.train.trained import join, split
 
 LossFn = Callable[[PyTree, PyTree, Key[Array, ""]], tuple[Array, Array]]
 
@@ -20,7 +21,7 @@ class StepMetrics(NamedTuple):
     loss: Σ losses / Σ weights over the whole batch, before the update.
     weight: Σ weights: how many targets counted.
     gradient_norm: of the mean loss, before clipping.
-    parameter_norm: before the update.
+    parameter_norm: of what is trained, before the update.
     update_norm: of what the optimizer would add, rate included.
     learning_rate: of this update; NaN where `make_train_step` got no schedule.
     skipped: whether the update was left out because something was not finite.
@@ -66,6 +67,9 @@ def make_train_step(
     data move on; the count of the schedule does not, since it counts updates. A batch
     whose weights sum to 0 has no mean and is such a step.
 
+    A variable of a model that is no `nnx.Param`, such as the matrix of a fixed
+    Synthesizer, stays as it is: it has no gradient, no decay and no optimizer state.
+
     Cost: one forward and backward pass; one float32 copy of params for the gradient.
 
     Args:
@@ -85,7 +89,7 @@ def make_train_step(
     def train_step(state: TrainState, batch: PyTree) -> tuple[TrainState, StepMetrics]:
         rng = jax.random.fold_in(state.seed, state.step)
         loss, weight, grads = _mean_gradient(
-            loss_fn, state.params, batch, rng, accumulation
+            loss_fn, *split(state.params), batch, rng, accumulation
         )
         rate = _rate(schedule, state.step - state.skipped.total)
         return _update(optimizer, state, loss, weight, grads, rate)
@@ -104,7 +108,8 @@ def global_norm(tree: PyTree) -> Float[Array, ""]:
 
 def _mean_gradient(
     loss_fn: LossFn,
-    params: PyTree,
+    trained: PyTree,
+    kept: PyTree,
     batch: PyTree,
     rng: Key[Array, ""],
     accumulation: int,
@@ -113,8 +118,10 @@ def _mean_gradient(
 
     def sums(index: Any, batch: PyTree) -> tuple[Array, Array, PyTree]:
         key = jax.random.fold_in(rng, index)
-        value_and_grad = jax.value_and_grad(loss_fn, has_aux=True)
-        (loss, weight), grads = value_and_grad(params, batch, key)
+        value_and_grad = jax.value_and_grad(
+            lambda params: loss_fn(join(params, kept), batch, key), has_aux=True
+        )
+        (loss, weight), grads = value_and_grad(trained)
         return _widen((loss, weight, grads))
 
     if accumulation == 1:
@@ -161,10 +168,11 @@ def _update(
     rate: Float[Array, ""],
 ) -> tuple[TrainState, StepMetrics]:
     """The state after the update, or after leaving it out, and what is reported."""
+    old, kept = split(state.params)
     gradient_norm = global_norm(grads)
-    grads = jax.tree.map(lambda g, p: g.astype(p.dtype), grads, state.params)
-    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
+    grads = jax.tree.map(lambda g, p: g.astype(p.dtype), grads, old)
+    updates, opt_state = optimizer.update(grads, state.opt_state, old)
+    new = optax.apply_updates(old, updates)
     update_norm = global_norm(updates)
     finite = jnp.isfinite(loss + gradient_norm + update_norm)
     more = (~finite).astype(jnp.int32)
@@ -176,7 +184,7 @@ def _update(
         loss=loss,
         weight=weight,
         gradient_norm=gradient_norm,
-        parameter_norm=global_norm(state.params),
+        parameter_norm=global_norm(old),
         update_norm=update_norm,
         learning_rate=rate,
         skipped=~finite,
@@ -185,7 +193,7 @@ def _update(
     )
     state = TrainState(
         step=state.step + 1,
-        params=_choose(finite, params, state.params),
+        params=join(_choose(finite, new, old), kept),
         opt_state=_choose(finite, opt_state, state.opt_state),
         seed=state.seed,
         skipped=skipped,

@@ -78,7 +78,7 @@ class Program:
 
     def init(self) -> TrainState:
         seed = self.config.seed
-        params = nnx.state(Decoder(self.model, rngs=nnx.Rngs(seed)), nnx.Param)
+        params = nnx.state(Decoder(self.model, rngs=nnx.Rngs(seed)))
         return init_train_state(params, self.optimizer, seed=seed)
 
     def compile(self) -> StepCost:

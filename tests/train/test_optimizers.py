@@ -17,7 +17,7 @@ class Layer(nnx.Module):
         self.linear = nnx.Linear(3, 5, rngs=rngs)
         self.norm = nnx.LayerNorm(5, rngs=rngs)
         self.embed = nnx.Embed(7, 3, rngs=rngs)
-        for name in ("random", "r1", "r2", "w1", "w2", "b1", "b2"):
+        for name in ("random", "r1", "r2", "w1", "v1", "w2", "b1", "b2", "alpha"):
             setattr(self, name, nnx.Param(jnp.ones((2, 3))))
 
 
@@ -40,7 +40,7 @@ def test_names_decide_who_decays(stacked):
     params = nnx.state(make(nnx.Rngs(0)), nnx.Param)
     plain = {"linear.kernel", "embed.embedding"}
     assert by_name(decay_mask(params)) == plain
-    synthesizers = {"random", "r1", "r2", "w1", "w2"}
+    synthesizers = {"random", "r1", "r2", "w1", "v1", "w2"}
     assert by_name(decay_mask(params, synthesizers=True)) == plain | synthesizers
 
 
