@@ -32,6 +32,10 @@ from attn_jax.ops.synthesizer_factorized import (
     factorized_dense_attention,
     factorized_random_attention,
 )
+from attn_jax.ops.synthesizer_variants import (
+    convolution_synthesizer_logits,
+    gated_synthesizer_logits,
+)
 
 __all__ = [
     "LinearState",
@@ -39,6 +43,7 @@ __all__ = [
     "UnsupportedMaskError",
     "alibi_bias",
     "apply_rotary",
+    "convolution_synthesizer_logits",
     "dense_synthesizer_logits",
     "elu_plus_one",
     "exclude_self",
@@ -47,6 +52,7 @@ __all__ = [
     "factorized_dense_logits",
     "factorized_random_attention",
     "factorized_random_logits",
+    "gated_synthesizer_logits",
     "linear_attention",
     "linear_attention_chunked",
     "linear_attention_recurrent",

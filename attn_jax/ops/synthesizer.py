@@ -11,22 +11,19 @@ from functools import reduce
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from attn_jax.ops._entry import op
-from attn_jax.ops._masking import (
-    allowed_for,
-    hide_keys,
-    masked_softmax,
-    weighted_sum,
-)
+from attn_jax.ops._masking import allowed_for
+from attn_jax.ops._rows import attend_by_rows
 from attn_jax.ops._shapes import compute_dtype, lift
 from attn_jax.ops._synthesizer_inputs import (
     check_layouts,
     check_leading,
     check_length,
 )
-from attn_jax.ops.masks import Mask
+from attn_jax.ops._synthesizer_layers import first_layer, second_layer
+from attn_jax.ops.masks import Mask, as_mask
 
 
 @op(optional=("b1", "b2"))
@@ -69,13 +66,7 @@ def dense_synthesizer_logits(
         w2=(w2, "h d n"),
         b2=(b2, "h n"),
     )
-    dtype = compute_dtype(
-        *(array for array in (x, w1, b1, w2, b2) if array is not None)
-    )
-    hidden = jnp.einsum("...tm,hmd->...htd", x.astype(dtype), w1.astype(dtype))
-    hidden = jax.nn.relu(_add_bias(hidden, b1))
-    logits = jnp.einsum("...htd,hdn->...htn", hidden, w2.astype(dtype))
-    return _add_bias(logits, b2)
+    return second_layer(jax.nn.relu(first_layer(x, w1, b1)), w2, b2)
 
 
 @op()
@@ -227,23 +218,6 @@ def synthesizer_attention(
     check_leading("logits", logits, v)
     check_length("logits", n, h, v)
     allowed = allowed_for(mask, v.shape[:-3], h, t, v.shape[-3])
-    logits = logits.astype(compute_dtype(logits, v))
-    return attend_rows(logits, hide_keys(v, allowed), allowed).astype(v.dtype)
-
-
-def attend_rows(
-    logits: Float[Array, "*#b h t n"],
-    v: Float[Array, "*b s g e"],
-    allowed: Bool[Array, "*#b #h t s"] | None,
-) -> Float[Array, "*b t h e"]:
-    """The softmax of the first s columns of logits, times values already hidden."""
-    logits = lift(logits[..., : v.shape[-3]], v.ndim)
-    if allowed is not None:
-        shape = jnp.broadcast_shapes(logits.shape, allowed.shape)
-        logits = jnp.broadcast_to(logits, shape)
-    return weighted_sum(masked_softmax(logits, allowed), v)
-
-
-def _add_bias(x: Array, bias: Array | None) -> Array:
-    """x: *b h t n plus bias: h n."""
-    return x if bias is None else x + lift(bias[:, None].astype(x.dtype), x.ndim)
+    return attend_by_rows(
+        lambda s, rows: rows[..., :s], logits, v, mask=as_mask(mask), allowed=allowed
+    )

@@ -1,15 +1,12 @@
 """Factorized Synthesizers (Tay et al. 2021) by blocks of rows, never t x s at once."""
 
-from collections.abc import Callable
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from attn_jax.ops._blocks import looks_back
 from attn_jax.ops._entry import op
-from attn_jax.ops._masking import allowed_for, hide_keys
+from attn_jax.ops._masking import allowed_for
+from attn_jax.ops._rows import attend_by_rows
 from attn_jax.ops._shapes import check_array, compute_dtype, lift
 from attn_jax.ops._synthesizer_inputs import (
     check_layouts,
@@ -18,10 +15,7 @@ from attn_jax.ops._synthesizer_inputs import (
     check_queries,
 )
 from attn_jax.ops.masks import Mask, as_mask
-from attn_jax.ops.synthesizer import attend_rows, factorized_dense_logits
-
-BLOCK = 256  # query rows whose logits exist at the same time
-UNROLLED = 8  # blocks that are compiled one by one, with the keys that they may see
+from attn_jax.ops.synthesizer import factorized_dense_logits
 
 
 def factorized_random_attention(
@@ -86,14 +80,11 @@ def _factorized_random_attention(r1, r2, v, queries, mask):
     if allowed is not None:
         r1 = _hide_rows(r1, jnp.any(allowed, axis=-1))
         r2 = _hide_rows(r2, jnp.any(allowed, axis=-2))
-    values = hide_keys(v, allowed)
 
-    def attend(keys, allowed, r1):
-        logits = jnp.einsum("...ir,...jr->...ij", r1, r2[..., :keys, :])
-        return attend_rows(logits, values[..., :keys, :, :], allowed)
+    def logits(s: int, r1: Array) -> Array:
+        return jnp.einsum("...ir,...jr->...ij", r1, r2[..., :s, :])
 
-    triangle = r1.shape[-2] == s and looks_back(mask)
-    return _in_blocks(attend, s, triangle, allowed, r1).astype(v.dtype)
+    return attend_by_rows(logits, r1, v, mask=mask, allowed=allowed)
 
 
 @op()
@@ -139,51 +130,11 @@ def factorized_dense_attention(
     if allowed is not None:
         seeing = jnp.any(allowed, axis=-1)
         a, b = _hide_rows(a, seeing), _hide_rows(b, seeing)
-    values = hide_keys(v, allowed)
 
-    def attend(keys, allowed, a, b):
-        logits = factorized_dense_logits(a, b)
-        return attend_rows(logits, values[..., :keys, :, :], allowed)
+    def logits(s: int, rows: tuple[Array, Array]) -> Array:
+        return factorized_dense_logits(*rows)
 
-    s = v.shape[-3]
-    triangle = t == s and looks_back(as_mask(mask))
-    return _in_blocks(attend, s, triangle, allowed, a, b).astype(v.dtype)
-
-
-def _in_blocks(
-    attend: Callable[..., Array],
-    s: int,
-    triangle: bool,
-    allowed: Array | None,
-    *rows: Array,
-) -> Float[Array, "*b t h e"]:
-    """attend(keys, allowed, *rows) for BLOCK query rows at once, recomputed backwards.
-
-    keys: how many of the s keys, from the first one on; below a diagonal only as many
-    as the rows may see, where there are few blocks, each of which is compiled.
-    allowed: *b h t s, rows: *b h t r; their t axes are cut into blocks.
-    """
-    t = rows[0].shape[-2]
-    if t <= BLOCK:
-        return attend(s, allowed, *rows)
-    blocks = -(-t // BLOCK)
-    if triangle and blocks <= UNROLLED:
-        slabs = []
-        for start in range(0, t, BLOCK):
-            end = min(start + BLOCK, t)
-            part = None if allowed is None else allowed[..., start:end, :end]
-            slab = jax.checkpoint(partial(attend, end))
-            slabs.append(slab(part, *(x[..., start:end, :] for x in rows)))
-        return jnp.concatenate(slabs, axis=-3)
-
-    def cut(x: Array) -> Array:
-        fill = [(0, 0)] * (x.ndim - 2) + [(0, blocks * BLOCK - t), (0, 0)]
-        x = jnp.pad(x, fill).reshape(*x.shape[:-2], blocks, BLOCK, x.shape[-1])
-        return jnp.moveaxis(x, -3, 0)
-
-    block = jax.checkpoint(lambda xs: attend(s, *xs), prevent_cse=False)
-    y = jnp.moveaxis(jax.lax.map(block, jax.tree.map(cut, (allowed, *rows))), 0, -4)
-    return y.reshape(*y.shape[:-4], blocks * BLOCK, *y.shape[-2:])[..., :t, :, :]
+    return attend_by_rows(logits, (a, b), v, mask=as_mask(mask), allowed=allowed)
 
 
 def _hide_rows(

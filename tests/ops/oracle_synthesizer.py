@@ -57,6 +57,37 @@ def dense_logits(x, w1, b1, w2, b2):
     return out
 
 
+def convolution_logits(x, w1, b1, w2, b2, place=lambda b, head, i, c: i - c):
+    """S_i = W2 relu(sum_c W1_c x_{i - c} + b1) + b2, for each head.
+
+    place says where x_{i - c} stands in row b for a head; nowhere if that is below 0.
+    """
+    (*lead, t, _), (taps, h, _, d), n = x.shape, w1.shape, w2.shape[-1]
+    out = np.zeros((*lead, h, t, n))
+    for *b, head, i in np.ndindex(*lead, h, t):
+        hidden = b1[head].astype(np.float64)
+        for c in range(taps):
+            j = i if c == 0 else place(tuple(b), head, i, c)
+            if j >= 0:
+                hidden = hidden + x[(*b, j)] @ w1[c, head]
+        hidden = [max(hidden[k], 0.0) for k in range(d)]
+        out[(*b, head, i)] = np.array(hidden) @ w2[head] + b2[head]
+    return out
+
+
+def gated_logits(x, w1, b1, v1, c1, w2, b2):
+    """S_i = W2 ((W1 x_i + b1) sigmoid(V1 x_i + c1)) + b2, for each head."""
+    (*lead, t, _), (h, _, d), n = x.shape, w1.shape, w2.shape[-1]
+    out = np.zeros((*lead, h, t, n))
+    for *b, head, i in np.ndindex(*lead, h, t):
+        token, hidden = x[(*b, i)], np.zeros(d)
+        for k in range(d):
+            gate = 1 / (1 + np.exp(-(token @ v1[head, :, k] + c1[head, k])))
+            hidden[k] = (token @ w1[head, :, k] + b1[head, k]) * gate
+        out[(*b, head, i)] = hidden @ w2[head] + b2[head]
+    return out
+
+
 def factorized_dense_logits(a, b):
     """C_ij = A_{i, j // b} B_{i, j mod b}."""
     na, nb = a.shape[-1], b.shape[-1]

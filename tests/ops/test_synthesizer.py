@@ -10,7 +10,8 @@ import pytest
 
 from attn_jax import ops
 from attn_jax.ops import masks, synthesizer_factorized
-from attn_jax.ops.synthesizer_factorized import BLOCK
+from attn_jax.ops._rows import BLOCK
+from attn_jax.ops.softmax import dot_product_logits
 from tests.ops import oracle_synthesizer as oracle
 from tests.ops import oracles
 from tests.ops.oracles import assert_close, assert_same_bits
@@ -114,6 +115,34 @@ def test_mixture_reduces_to_one_of_its_members():
     members = normal((H, T, N), (H, T, N), dtype=np.float32)
     alphas = jnp.asarray([[0.0, 1.0]] * H)
     assert_same_bits(ops.mix_logits(members, alphas), members[1])
+
+
+@pytest.mark.parametrize("alone", [0, 1])
+def test_random_mixed_with_vanilla_reduces_to_either_to_the_bit(alone):
+    """Alphas (1, 0) are random attention, (0, 1) dot products: through the softmax."""
+    d = 5
+    logits, q, k, v = normal(
+        (H, N, N), (B, S, H, d), (B, S, G, d), (B, S, G, E), dtype=np.float32
+    )
+    members = logits[:, :S, :S], dot_product_logits(q, k)
+    alphas = jnp.asarray([[1.0 - alone, alone]] * H)
+    mixed = ops.mix_logits(members, alphas)
+    assert_same_bits(mixed, jnp.broadcast_to(members[alone], mixed.shape))
+    mask = masks.causal()
+    got = ops.synthesizer_attention(mixed, v, mask=mask)
+    if alone:
+        want = ops.softmax_attention(q, k, v, mask=mask, implementation="dense")
+    else:
+        want = ops.synthesizer_attention(logits[:, :S], v, mask=mask)
+    assert_same_bits(got, want)
+
+
+def test_rows_of_factorized_random_logits_differ():
+    """A sum that loses the position of the query would give one row for all."""
+    r1, r2 = normal((H, N, R), (H, N, R), dtype=np.float32)
+    logits = ops.factorized_random_logits(r1, r2)
+    for head in range(H):
+        assert len(np.unique(logits[head], axis=0)) == N
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
