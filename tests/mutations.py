@@ -110,6 +110,8 @@ RULES, MASKS = "attn_jax/ops/_mask_rules.py", "tests/ops/test_masks.py"
 BLOCKS, TILES = "attn_jax/ops/_blocks.py", "tests/ops/test_softmax_blockwise.py"
 BLOCKWISE = "attn_jax/ops/softmax_blockwise.py"
 SYNTHESIZER = "tests/ops/test_synthesizer.py"
+VARIANTS = "tests/ops/test_synthesizer_variants.py"
+FAMILY = "tests/nn/test_synthesizer.py"
 EXCLUSIVE = "tests/ops/test_exclusive.py"
 BUCKETS, LSH = "attn_jax/ops/_lsh_buckets.py", "tests/ops/test_lsh.py"
 PRECISION = "tests/nn/test_precision.py"
@@ -241,18 +243,70 @@ MUTATIONS = (
     ),
     Mutation(
         "scores of a Synthesizer reshaped, not transposed",
-        "attn_jax/ops/synthesizer.py",
+        "attn_jax/ops/_synthesizer_layers.py",
         """\
-    logits = jnp.einsum("...htd,hdn->...htn", hidden, w2.astype(dtype))
+    return _affine("...htd,hdn->...htn", hidden, w, b)
 """,
         """\
-    logits = jnp.einsum("...htd,hdn->...thn", hidden, w2.astype(dtype))
-    logits = logits.reshape(*hidden.shape[:-1], -1)
+    y = _affine("...htd,hdn->...thn", hidden, w, None)
+    y = y.reshape(*hidden.shape[:-1], -1)
+    return y if b is None else y + lift(b[:, None], y.ndim)
 """,
         (
             f"{SYNTHESIZER}::test_dense_logits_equal_the_oracle",
             f"{SYNTHESIZER}::test_no_token_moves_what_came_before_it[3]",
             f"{SYNTHESIZER}::test_each_head_is_computed_from_its_own_weights",
+            f"{LAYER}::test_no_output_before_a_changed_token_moves[dense-3]",
+        ),
+    ),
+    Mutation(
+        "both factors of a dense Synthesizer tiled",
+        "attn_jax/ops/synthesizer.py",
+        "    return jnp.repeat(a, b.shape[-1], axis=-1) * jnp.tile(b, a.shape[-1])\n",
+        "    return jnp.tile(a, b.shape[-1]) * jnp.tile(b, a.shape[-1])\n",
+        (
+            f"{SYNTHESIZER}::test_factorized_dense_logits_equal_the_oracle",
+            f"{FAMILY}::test_factors_of_16_give_256_distinct_logits",
+        ),
+    ),
+    Mutation(
+        "a decoded token that takes the first row of a random matrix",
+        "attn_jax/nn/synthesizer.py",
+        "rows = rows_at(self.random[...], places.shape[-2], places[..., 0, :, 0])\n",
+        "rows = self.random[:, : places.shape[-2]]\n",
+        (
+            f"{LAYER}::test_decoding_equals_the_full_pass[random]",
+            f"{FAMILY}::test_a_mixture_of_everything_decodes_as_it_attends",
+        ),
+    ),
+    Mutation(
+        "a convolution that reads on in the segment before",
+        "attn_jax/ops/_convolution.py",
+        "    return there & jnp.take_along_axis(allowed, at, axis=-1)\n",
+        "    return jnp.ones_like(there)\n",
+        (
+            f"{VARIANTS}::test_taps_are_real_tokens_that_the_query_may_see[segments]",
+            f"{FAMILY}::test_a_convolution_follows_positions[False]",
+        ),
+    ),
+    Mutation(
+        "a convolution that reads padding",
+        "attn_jax/ops/_convolution.py",
+        "    if real is None:\n        at = lift",
+        "    if True:\n        at = lift",
+        (
+            f"{VARIANTS}::test_taps_are_real_tokens_that_the_query_may_see[padding]",
+            f"{LAYER}::test_ragged_rows_equal_unpadded_rows[convolution]",
+        ),
+    ),
+    Mutation(
+        "a fixed random matrix that is trained",
+        "attn_jax/train/trained.py",
+        "    return isinstance(x, nnx.Variable) and not isinstance(x, nnx.Param)\n",
+        "    return False\n",
+        (
+            "tests/train/test_kept.py::"
+            "test_a_fixed_matrix_has_no_gradient_no_decay_and_no_optimizer_state",
         ),
     ),
     Mutation(
@@ -570,8 +624,8 @@ MUTATIONS = (
     Mutation(
         "the mean of the means of micro-batches",
         "attn_jax/train/step.py",
-        "        (loss, weight), grads = value_and_grad(params, batch, key)\n",
-        "        (loss, weight), grads = value_and_grad(params, batch, key)\n"
+        "        (loss, weight), grads = value_and_grad(trained)\n",
+        "        (loss, weight), grads = value_and_grad(trained)\n"
         "        grads = jax.tree.map(lambda g: g / weight, grads)\n"
         "        loss, weight = loss / weight, weight / weight\n",
         ("tests/train/test_step.py::test_accumulation_equals_the_large_batch",),

@@ -6,6 +6,7 @@ feature maps, norms, positions, `exclude_self`, biases, the weights of a mixture
 counted. One sequence; FLOPs are twice the multiply-adds.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,9 +24,12 @@ from attn_jax.models.tokens import check_length
 from attn_jax.nn import (
     LSH,
     AttentionConfig,
+    BottleneckSynthesizer,
+    ConvolutionSynthesizer,
     DenseSynthesizer,
     FactorizedDenseSynthesizer,
     FactorizedRandomSynthesizer,
+    GatedSynthesizer,
     Linear,
     Mechanism,
     MixtureSynthesizer,
@@ -346,36 +350,44 @@ def _factorized_random(
 def _dense(
     mechanism: DenseSynthesizer, config: AttentionConfig, t: int, s: int
 ) -> AttentionCost:
-    hidden, n = mechanism.hidden or config.key_dim, mechanism.length()
-    shared = mechanism.share_heads
-    scores = _two_layers(config, t, hidden, n, mechanism.bias, shared)
-    return AttentionCost(Cost(), scores, _mixing(config, t, s))
+    """Each head's two layers; of the second, only the columns of the s keys."""
+    return AttentionCost(
+        Cost(), _two_layers(mechanism, config, t, s), _mixing(config, t, s)
+    )
 
 
 def _factorized_dense(
     mechanism: FactorizedDenseSynthesizer, config: AttentionConfig, t: int, s: int
 ) -> AttentionCost:
-    hidden, out = mechanism.hidden or config.key_dim, sum(mechanism.factors())
-    scores = _two_layers(config, t, hidden, out, mechanism.bias, False)
+    scores = _two_layers(mechanism, config, t, mechanism.outputs())
+    return AttentionCost(Cost(), scores, _mixing(config, t, s))
+
+
+def _gated(
+    mechanism: GatedSynthesizer, config: AttentionConfig, t: int, s: int
+) -> AttentionCost:
+    h, width, hidden = mechanism.first_shape(config)
+    gate = _linear(t, width, hidden, mechanism.bias).times(h)
+    scores = _two_layers(mechanism, config, t, s) + gate
     return AttentionCost(Cost(), scores, _mixing(config, t, s))
 
 
 def _two_layers(
-    config: AttentionConfig, t: int, hidden: int, out: int, bias: bool, shared: bool
+    mechanism: DenseSynthesizer, config: AttentionConfig, t: int, columns: int
 ) -> Cost:
-    """Each head's two layers; all n columns of the second, also those past s."""
-    h = config.num_heads
-    first = _linear(t, config.d_model, hidden, bias).times(h)
-    second = _linear(t, hidden, out, bias)
-    parameters = second.parameters if shared else h * second.parameters
-    return first + Cost(h * second.multiply_adds, parameters)
+    """t tokens through a dense Synthesizer, to so many columns of its second layer."""
+    *taps, h, width, hidden = mechanism.first_shape(config)
+    first = _linear(t, math.prod((*taps, width)), hidden, mechanism.bias).times(h)
+    heads, _, outputs = mechanism.second_shape(config)
+    second = _linear(t, hidden, outputs, mechanism.bias).times(heads)
+    return first + Cost(t * h * hidden * columns, second.parameters)
 
 
 def _mixture(
     mechanism: MixtureSynthesizer, config: AttentionConfig, t: int, s: int
 ) -> AttentionCost:
     costs = [_count(member)(member, config, t, s) for member in mechanism.members]
-    weights = config.num_heads * len(costs) if mechanism.normalize == "softmax" else 0
+    weights = config.num_heads * mechanism.weights_per_head
     return AttentionCost(
         _sum(cost.projections for cost in costs),
         _sum(cost.scores for cost in costs) + Cost(0, weights),
@@ -408,6 +420,9 @@ COUNTS: dict[type[Mechanism], Callable[[Any, AttentionConfig, int, int], Any]] =
     FactorizedRandomSynthesizer: _factorized_random,
     DenseSynthesizer: _dense,
     FactorizedDenseSynthesizer: _factorized_dense,
+    ConvolutionSynthesizer: _dense,
+    BottleneckSynthesizer: _dense,
+    GatedSynthesizer: _gated,
     MixtureSynthesizer: _mixture,
     LSH: _lsh,
 }

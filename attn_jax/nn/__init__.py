@@ -16,7 +16,12 @@ from attn_jax.nn.synthesizer import (
     Fixed,
     RandomSynthesizer,
 )
-from attn_jax.nn.synthesizer_dense import DenseSynthesizer, FactorizedDenseSynthesizer
+from attn_jax.nn.synthesizer_dense import (
+    BottleneckSynthesizer,
+    DenseSynthesizer,
+    FactorizedDenseSynthesizer,
+)
+from attn_jax.nn.synthesizer_variants import ConvolutionSynthesizer, GatedSynthesizer
 from attn_jax.nn.token_positions import token_positions
 
 __all__ = [
@@ -26,13 +31,16 @@ __all__ = [
     "Attention",
     "AttentionCache",
     "AttentionConfig",
+    "BottleneckSynthesizer",
     "ContextCache",
+    "ConvolutionSynthesizer",
     "Core",
     "DenseSynthesizer",
     "FactorizedDenseSynthesizer",
     "FactorizedRandomSynthesizer",
     "FeedForward",
     "Fixed",
+    "GatedSynthesizer",
     "Linear",
     "LinearAttentionCell",
     "LinearCarry",

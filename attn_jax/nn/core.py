@@ -1,6 +1,7 @@
 """What every mechanism offers to `Attention`: a full pass, a cache, a decoding step."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
@@ -8,9 +9,11 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int
 
-from attn_jax.ops import alibi_bias, masks, synthesizer_attention
+from attn_jax.ops import alibi_bias, masks
+from attn_jax.ops._masking import allowed_for
+from attn_jax.ops._rows import attend_by_rows
 from attn_jax.ops._shapes import lift
-from attn_jax.ops.masks import Mask
+from attn_jax.ops.masks import Mask, as_mask
 
 if TYPE_CHECKING:
     from attn_jax.nn.attention_config import AttentionConfig
@@ -71,9 +74,10 @@ class KeyValueCache(NamedTuple):
 class Core(nnx.Module):
     """A mechanism without its value and output projections, which all share.
 
-    A core has `logits`; what it needs of the attended tokens, if anything, it computes
-    in `keys`. Decoding writes keys and values where the tokens stand and attends to
-    them all.
+    A core says in `queries` and `keys` what it needs of the tokens, and makes logits of
+    it in `logits_of`, which is asked for a block of queries at a time: no mechanism
+    holds t x s of them. Decoding writes keys and values where the tokens stand and
+    attends to them all.
     """
 
     def __init__(self, config: "AttentionConfig"):
@@ -83,16 +87,46 @@ class Core(nnx.Module):
         """What the logits need of the attended tokens; None for nothing."""
         return None
 
-    def logits(
-        self, x: Float[Array, "*b t m"], keys: Any, s: int, *, positions: Any, seen: Any
-    ) -> Float[Array, "*#b h t s"]:
-        """Logits of t queries over s keys.
+    def queries(
+        self,
+        x: Float[Array, "*b t m"],
+        keys: Any,
+        *,
+        mask: Mask,
+        positions: Any,
+        seen: Any,
+    ) -> Any:
+        """What the logits need of the queries: arrays *#b #h t k, to be cut along t.
 
         Args:
           positions: Int[*b t] of the queries, None for 0 .. t - 1.
           seen: Int[*b s] of the keys, None for 0 .. s - 1.
         """
         raise NotImplementedError
+
+    def logits_of(
+        self, queries: Any, keys: Any, s: int, *, seen: Any
+    ) -> Float[Array, "*#b h t s"]:
+        """Logits of queries, all or some of them, over the first s keys.
+
+        Args:
+          seen: Int[*b s] of these keys, None for 0 .. s - 1.
+        """
+        raise NotImplementedError
+
+    def logits(
+        self,
+        x: Float[Array, "*b t m"],
+        keys: Any,
+        s: int,
+        *,
+        positions: Any,
+        seen: Any,
+        mask: Mask | None = None,
+    ) -> Float[Array, "*#b h t s"]:
+        """Logits of all queries at once, before bias and mask, to look at them."""
+        around = {"mask": as_mask(mask), "positions": positions, "seen": seen}
+        return self.logits_of(self.queries(x, keys, **around), keys, s, seen=seen)
 
     def attend(
         self,
@@ -105,13 +139,9 @@ class Core(nnx.Module):
         seen: Any,
     ) -> Float[Array, "*b t h e"]:
         """The mechanism itself, from queries' tokens, keys and values."""
-        s = v.shape[-3]
-        logits = self.logits(x, keys, s, positions=positions, seen=seen)
-        bias = self.bias(x.shape[-2], s, positions, seen)
-        if bias is not None:
-            ndim = max(logits.ndim, bias.ndim)
-            logits = lift(logits, ndim) + lift(bias, ndim)
-        return synthesizer_attention(logits, v, mask=mask)
+        check_length(v.shape[-3], self.config.mechanism.limit)
+        graph, state = nnx.split(self)
+        return _attend(graph, state, x, keys, v, mask, positions, seen)
 
     def finish(self, y: Float[Array, "*b t h e"]) -> Float[Array, "*b t h e"]:
         """What else becomes of each head's weighted sum of values; nothing here."""
@@ -190,6 +220,50 @@ class Core(nnx.Module):
             x, cache.k, cache.v, mask=mask, positions=positions, seen=None
         )
         return out, cache
+
+
+@partial(jax.jit, static_argnames="graph")
+def _attend(
+    graph: Any,
+    state: Any,
+    x: Array,
+    keys: Any,
+    v: Array,
+    mask: Mask,
+    positions: Any,
+    seen: Any,
+) -> Float[Array, "*b t h e"]:
+    """`Core.attend`. Called eagerly, a loop over blocks is compiled once."""
+    core: Core = nnx.merge(graph, state)
+    h, t, s = core.config.num_heads, x.shape[-2], v.shape[-3]
+    queries = core.queries(x, keys, mask=mask, positions=positions, seen=seen)
+    places = None
+    if core.config.alibi:
+        places = jnp.arange(t) if positions is None else positions
+        places = places[..., None, :, None]
+
+    def logits(s: int, rows: Any) -> Array:
+        queries, places = rows
+        first = None if seen is None else seen[..., :s]
+        out = core.logits_of(queries, keys, s, seen=first)
+        if places is None:
+            return out
+        bias: Any = core.bias(places.shape[-2], s, places[..., 0, :, 0], first)
+        ndim = max(out.ndim, bias.ndim)
+        return lift(out, ndim) + lift(bias, ndim)
+
+    allowed = allowed_for(mask, v.shape[:-3], h, t, s)
+    return attend_by_rows(logits, (queries, places), v, mask=mask, allowed=allowed)
+
+
+def check_length(s: int, limit: int | None) -> None:
+    """Raises where a sequence is longer than a Synthesizer was built for."""
+    if limit is not None and s > limit:
+        raise ValueError(
+            f"x: got {s} tokens; expected at most max_length = {limit}, the length "
+            "this Synthesizer was built for; build it for a longer one or shorten the "
+            "input"
+        )
 
 
 def take_rows(cache: Any, rows: Int[Array, "k"]) -> Any:

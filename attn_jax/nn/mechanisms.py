@@ -10,7 +10,12 @@ from attn_jax.nn.synthesizer import (
     FactorizedRandomSynthesizer,
     RandomSynthesizer,
 )
-from attn_jax.nn.synthesizer_dense import DenseSynthesizer, FactorizedDenseSynthesizer
+from attn_jax.nn.synthesizer_dense import (
+    BottleneckSynthesizer,
+    DenseSynthesizer,
+    FactorizedDenseSynthesizer,
+)
+from attn_jax.nn.synthesizer_variants import ConvolutionSynthesizer, GatedSynthesizer
 
 MECHANISMS: Table[type[Mechanism]] = Table(
     "mechanism",
@@ -21,6 +26,9 @@ MECHANISMS: Table[type[Mechanism]] = Table(
         "factorized_random": FactorizedRandomSynthesizer,
         "dense": DenseSynthesizer,
         "factorized_dense": FactorizedDenseSynthesizer,
+        "convolution": ConvolutionSynthesizer,
+        "bottleneck": BottleneckSynthesizer,
+        "gated": GatedSynthesizer,
         "mixture": MixtureSynthesizer,
         "lsh": LSH,
     },

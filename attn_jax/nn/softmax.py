@@ -65,8 +65,12 @@ class SoftmaxCore(Core):
     def keys(self, x: Float[Array, "*b s m"], positions: Any) -> Array:
         return self.query_key.keys(x, positions)
 
-    def logits(self, x, keys, s, *, positions, seen):
-        logits = dot_product_logits(self.query_key.queries(x, positions), keys)
+    def queries(self, x, keys, *, mask, positions, seen):
+        return jnp.swapaxes(self.query_key.queries(x, positions), -2, -3)
+
+    def logits_of(self, queries, keys, s, *, seen):
+        q = jnp.swapaxes(queries, -2, -3)
+        logits = dot_product_logits(q, keys[..., :s, :, :])
         cap = self.mechanism.logit_cap
         if cap is not None:
             logits = cap * jnp.tanh(logits / cap)

@@ -15,8 +15,8 @@ from jaxtyping import Array, Float
 
 from attn_jax.nn._checks import check_optional_sizes, check_sizes
 from attn_jax.nn._naming import named_rngs
-from attn_jax.nn.core import ALL_MASKS, Core, Mechanism
-from attn_jax.ops import factorized_random_attention
+from attn_jax.nn.core import ALL_MASKS, Core, Mechanism, check_length
+from attn_jax.ops._shapes import compute_dtype, lift
 
 if TYPE_CHECKING:
     from attn_jax.nn.attention_config import AttentionConfig
@@ -114,8 +114,16 @@ class RandomCore(Core):
         shape = (config.num_heads, n, n)
         self.random = kind(normal(rngs, shape, mechanism.init_std, config))
 
-    def logits(self, x, keys, s, *, positions, seen):
-        rows = rows_at(self.random[...], x.shape[-2], positions)
+    def queries(self, x, keys, *, mask, positions, seen):
+        """Rows as they stand, or else where they stand: gathered a block at a time."""
+        if positions is None:
+            return self.random[:, : x.shape[-2]], None
+        return None, positions[..., None, :, None]
+
+    def logits_of(self, queries, keys, s, *, seen):
+        rows, places = queries
+        if places is not None:
+            rows = rows_at(self.random[...], places.shape[-2], places[..., 0, :, 0])
         return columns_at(rows, s, seen)
 
 
@@ -136,19 +144,14 @@ class FactorizedRandomCore(Core):
         self.r1 = nnx.Param(normal(left, shape, std, config))
         self.r2 = nnx.Param(normal(right, shape, std, config))
 
-    def logits(self, x, keys, s, *, positions, seen):
-        check_length(s, self.r2.shape[1])
-        left = rows_at(self.r1[...], x.shape[-2], positions)
-        right = self.r2[:, :s] if seen is None else self.r2[...]
-        logits = jnp.einsum("...htr,hnr->...htn", left, right)
-        return columns_at(logits, s, seen)
+    def queries(self, x, keys, *, mask, positions, seen):
+        return rows_at(self.r1[...], x.shape[-2], positions)
 
-    def attend(self, x, keys, v, *, mask, positions, seen):
-        if positions is None and seen is None and not self.config.alibi:
-            check_length(v.shape[-3], self.r2.shape[1])
-            r1, r2 = self.r1[...], self.r2[...]
-            return factorized_random_attention(r1, r2, v, mask=mask)
-        return super().attend(x, keys, v, mask=mask, positions=positions, seen=seen)
+    def logits_of(self, queries, keys, s, *, seen):
+        right = rows_at(self.r2[...], s, seen)
+        ndim, dtype = max(queries.ndim, right.ndim), compute_dtype(queries, right)
+        left, right = (lift(a.astype(dtype), ndim) for a in (queries, right))
+        return jnp.einsum("...htr,...hsr->...hts", left, right)
 
 
 def _check_std(init_std: float) -> None:
@@ -167,7 +170,7 @@ def normal(rngs: nnx.Rngs, shape: tuple[int, ...], std: float, config) -> Array:
 def rows_at(
     table: Float[Array, "h n k"], t: int, positions: Any
 ) -> Float[Array, "*b h t k"]:
-    """The rows of the queries' positions."""
+    """The rows of t positions, Int[*b t]; None is 0 .. t - 1. NaN out of range."""
     check_length(t, table.shape[-2])
     if positions is None:
         return table[:, :t]
@@ -181,7 +184,6 @@ def columns_at(
     logits: Float[Array, "*#b h t n"], s: int, seen: Any
 ) -> Float[Array, "*b h t s"]:
     """The columns of the keys' positions."""
-    check_length(s, logits.shape[-1])
     if seen is None:
         return logits[..., :s]
     leading = seen.shape[:-1]
@@ -191,12 +193,3 @@ def columns_at(
     seen = jnp.where(seen < 0, logits.shape[-1], seen)
     index = jnp.broadcast_to(seen[..., None, None, :], (*leading, h, t, s))
     return jnp.take_along_axis(logits, index, axis=-1, mode="fill")
-
-
-def check_length(t: int, n: int) -> None:
-    """Raises where a sequence is longer than the Synthesizer was built for."""
-    if t > n:
-        raise ValueError(
-            f"x: got {t} tokens; expected at most max_length = {n}, the length this "
-            "Synthesizer was built for; build it for a longer one or shorten the input"
-        )

@@ -23,8 +23,10 @@ from attn_jax.nn import (
     MECHANISMS,
     Attention,
     AttentionConfig,
+    ConvolutionSynthesizer,
     DenseSynthesizer,
     FactorizedDenseSynthesizer,
+    GatedSynthesizer,
     Linear,
     MixtureSynthesizer,
     RandomSynthesizer,
@@ -39,12 +41,19 @@ DENSE = Softmax(implementation="dense")
 VARIANTS = {
     "dense-shared": DenseSynthesizer(max_length=11, hidden=3, share_heads=True),
     "dense-unbiased": DenseSynthesizer(max_length=11, bias=False),
-    "factorized_dense-3": FactorizedDenseSynthesizer(max_length=11, a=3, hidden=9),
+    "factorized_dense-3": FactorizedDenseSynthesizer(max_length=12, a=3, hidden=9),
+    "convolution-shared": ConvolutionSynthesizer(
+        max_length=11, kernel=2, share_heads=True
+    ),
+    "gated-unbiased": GatedSynthesizer(max_length=11, bias=False),
     "random-fixed": RandomSynthesizer(max_length=11, trainable=False),
     "linear-normed": Linear(normalize=False),
     "linear-polynomial": mechanism("linear", feature_map=polynomial_features),
     "mixture-sum": MixtureSynthesizer(
-        members=(RandomSynthesizer(max_length=11), DENSE, DENSE), normalize="sum"
+        members=(RandomSynthesizer(max_length=11), DENSE, Softmax()), normalize="sum"
+    ),
+    "mixture-sigmoid": MixtureSynthesizer(
+        members=(RandomSynthesizer(max_length=11), DENSE), normalize="sigmoid"
     ),
 }
 ROWS = {name: mechanism(name) for name in MECHANISMS} | VARIANTS

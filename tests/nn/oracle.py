@@ -131,22 +131,32 @@ def factorized_random(core, x, attended, **_):
     return oracle_synthesizer.factorized_random_logits(core["r1"], core["r2"])
 
 
-def two_layers(core, x):
-    (h, _, d), n = core["w1"].shape, core["w2"].shape[-1]
+def layers(core):
+    """Both layers of a dense Synthesizer, with biases, and a second one a head."""
+    (*_, h, _, d), n = core["w1"].shape, core["w2"].shape[-1]
+    b1, b2 = core.get("b1", np.zeros((h, d))), core.get("b2", np.zeros((h, n)))
     w2 = np.broadcast_to(core["w2"], (h, d, n))
-    b1 = core.get("b1", np.zeros((h, d)))
-    b2 = np.broadcast_to(core.get("b2", np.zeros((h, n))), (h, n))
-    return oracle_synthesizer.dense_logits(x, core["w1"], b1, w2, b2)
+    return core["w1"], b1, w2, np.broadcast_to(b2, (h, n))
 
 
 def dense(core, x, attended, **_):
-    return two_layers(core, x)
+    return oracle_synthesizer.dense_logits(x, *layers(core))
 
 
-def factorized_dense(core, x, attended, **_):
-    """The table's factors: the two lengths nearest to the root, the greater first."""
-    both = two_layers(core, x)
-    a = (both.shape[-1] + 1) // 2
+def convolution(core, x, attended, **_):
+    return oracle_synthesizer.convolution_logits(x, *layers(core))
+
+
+def gated(core, x, attended, **_):
+    w1, b1, w2, b2 = layers(core)
+    gate = core["v1"], core.get("c1", np.zeros_like(b1))
+    return oracle_synthesizer.gated_logits(x, w1, b1, *gate, w2, b2)
+
+
+def factorized_dense(core, x, attended, *, a=None, **_):
+    """None: the table's factors, nearest to each other, the greater first."""
+    both = dense(core, x, attended)
+    a = (both.shape[-1] + 1) // 2 if a is None else a
     return oracle_synthesizer.factorized_dense_logits(both[..., :a], both[..., a:])
 
 
@@ -169,5 +179,8 @@ LOGITS = {
     "factorized_random": factorized_random,
     "dense": dense,
     "factorized_dense": factorized_dense,
+    "convolution": convolution,
+    "bottleneck": dense,
+    "gated": gated,
     "mixture": mixture,
 }

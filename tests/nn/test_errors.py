@@ -6,7 +6,16 @@ import pytest
 
 from attn_jax import nn
 from attn_jax.ops import masks
-from tests.nn.cases import LONGEST, B, M, T, attention, light_jit, normal
+from tests.nn.cases import (
+    LONGEST,
+    B,
+    M,
+    T,
+    attention,
+    light_jit,
+    mechanism,
+    normal,
+)
 from tests.nn.errors import assert_raises
 
 pytestmark = pytest.mark.usefixtures("plain_errors")
@@ -147,11 +156,28 @@ MECHANISM_OPTIONS = {
         lambda: nn.RandomSynthesizer(max_length=0),
         "max_length: got 0; expected an int >= 1",
     ),
-    "a b below the longest length": (
-        lambda: attention(
-            mechanism=nn.FactorizedDenseSynthesizer(max_length=11, a=3, b=3)
-        ),
-        "a, b: got a = 3 and b = 3, a b = 9; expected a b >= max_length = 11",
+    "factors of another length": (
+        lambda: nn.FactorizedDenseSynthesizer(max_length=12, a=4, b=4),
+        "a, b: got a = 4 and b = 4; expected a b = max_length = 12",
+        "leave both out for a = 4 and b = 3",
+    ),
+    "factors of no model's length": (
+        lambda: attention(mechanism=mechanism("factorized_dense", a=3, b=3)),
+        "a, b: got a = 3 and b = 3; expected a b = max_length = 11",
+        "leave both out for a = 4 and b = 3",
+    ),
+    "a factor that does not divide": (
+        lambda: nn.FactorizedDenseSynthesizer(max_length=12, b=5),
+        "a, b: got a = None and b = 5; expected a b = max_length = 12",
+        "choose divisors of it",
+    ),
+    "a factor above the length": (
+        lambda: nn.FactorizedDenseSynthesizer(max_length=3, a=5),
+        "a, b: got a = 5 and b = None; expected a b = max_length = 3",
+    ),
+    "no taps": (
+        lambda: nn.ConvolutionSynthesizer(kernel=0),
+        "kernel: got 0; expected an int >= 1",
     ),
     "a below 1": (
         lambda: nn.FactorizedDenseSynthesizer(max_length=11, a=-1),
@@ -223,9 +249,41 @@ MECHANISM_OPTIONS = {
         lambda: nn.MixtureSynthesizer(members=()),
         "members: got none; expected at least one mechanism",
     ),
+    "a member twice": (
+        lambda: nn.MixtureSynthesizer(
+            members=(nn.DenseSynthesizer(), nn.Softmax(), nn.DenseSynthesizer())
+        ),
+        "members: got DenseSynthesizer twice with the same options; expected each once",
+    ),
+    "a member twice once its length is known": (
+        lambda: nn.MixtureSynthesizer(
+            members=(nn.RandomSynthesizer(), nn.RandomSynthesizer(max_length=11))
+        ).for_length(11),
+        "members: got RandomSynthesizer twice",
+    ),
+    "members of different lengths": (
+        lambda: nn.MixtureSynthesizer(
+            members=(
+                nn.RandomSynthesizer(max_length=6),
+                nn.Softmax(),
+                nn.DenseSynthesizer(max_length=11),
+            )
+        ),
+        "members: got different max_length: RandomSynthesizer with 6, "
+        "DenseSynthesizer with 11; expected one for all",
+        "state it once or not at all",
+    ),
+    "a sigmoid for three": (
+        lambda: nn.MixtureSynthesizer(
+            members=(nn.Softmax(), nn.RandomSynthesizer(), nn.DenseSynthesizer()),
+            normalize="sigmoid",
+        ),
+        "normalize: got 'sigmoid' for 3 members; expected two",
+        "use 'softmax'",
+    ),
     "an unknown mixture": (
         lambda: nn.MixtureSynthesizer(members=(nn.Softmax(),), normalize="mean"),
-        "normalize: got 'mean'; expected 'softmax' or 'sum'",
+        "normalize: got 'mean'; expected one of 'softmax', 'sigmoid', 'sum'",
     ),
 }
 
