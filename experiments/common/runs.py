@@ -80,7 +80,7 @@ def train_run(
 ) -> Trained:
     """Train a run from where it was left, `state` if it is new, to its end.
 
-    measures: the names of what `evaluate` returns.
+    measures: the names, of what `evaluate` returns, that the curve has.
     """
     name = run_name(model, seed)
     with (
@@ -110,7 +110,8 @@ def train_run(
     ]
     if not curve or curve[-1]["step"] != pace.steps:
         # Interrupted earlier after as many steps as are now asked for.
-        curve.append({"step": pace.steps, **evaluate(params)})
+        last = {"step": pace.steps, **evaluate(params)}
+        curve.append({each: last[each] for each in names})
     return Trained(params, lines, curve)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import PyTree
 
+from attn_jax.analysis.mixtures import mixture_metrics
 from attn_jax.data import Batch
 from attn_jax.models import Decoder
 from attn_jax.train import (
@@ -40,12 +41,14 @@ class Program(NamedTuple):
     init: seed -> the state before the first step.
     train_step: as `fit` takes it.
     bits_per_byte: params -> the loss on the validation bytes.
+    alphas: params -> the mean alphas of a mixture, nothing of other mechanisms.
     write: params -> the bytes that the model continues the prompt with.
     """
 
     init: Callable[[int], TrainState]
     train_step: TrainStep
     bits_per_byte: Callable[[PyTree], float]
+    alphas: Callable[[PyTree], dict[str, float]]
     write: Callable[[PyTree], np.ndarray]
     cost: StepCost
     forward_flops_per_token: float
@@ -63,7 +66,7 @@ def build(row: Row, config: CompareConfig, text: Text) -> Program:
 
     def init(seed: int) -> TrainState:
         model = Decoder(row.decoder, rngs=nnx.Rngs(seed))
-        return init_train_state(nnx.state(model, nnx.Param), optimizer, seed=seed)
+        return init_train_state(nnx.state(model), optimizer, seed=seed)
 
     def loss(params: PyTree, batch: Batch, rng: Any = None) -> Any:
         logits = nnx.merge(graph, params)(batch.tokens, rng=rng)
@@ -88,6 +91,7 @@ def build(row: Row, config: CompareConfig, text: Text) -> Program:
         init,
         train_step,
         bits_per_byte,
+        lambda params: mixture_metrics(nnx.merge(graph, params)),
         sample,
         compile_step(train_step, init(0), text.training_batch(0, 0)),
         forward_flops_per_token(row.decoder, config.batch_size),
@@ -125,7 +129,10 @@ def train_on(
         program.init(seed),
         program.train_step,
         lambda step: text.training_batch(step, seed),
-        evaluate=lambda params: {BITS: program.bits_per_byte(params)},
+        evaluate=lambda params: {
+            BITS: program.bits_per_byte(params),
+            **program.alphas(params),
+        },
         measures=(BITS,),
         pace=config,
         workdir=workdir,

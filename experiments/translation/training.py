@@ -12,6 +12,7 @@ import numpy as np
 from flax import nnx
 from jaxtyping import PyTree
 
+from attn_jax.analysis.mixtures import mixture_metrics
 from attn_jax.data import PairBatch, PairBatches, Vocabulary, pair_batches
 from attn_jax.models import EncoderDecoder, EncoderDecoderConfig
 from attn_jax.nn import MECHANISMS
@@ -131,7 +132,7 @@ class Program:
 
     def init(self) -> TrainState:
         seed = self.config.seed
-        params = nnx.state(EncoderDecoder(self.model, rngs=nnx.Rngs(seed)), nnx.Param)
+        params = nnx.state(EncoderDecoder(self.model, rngs=nnx.Rngs(seed)))
         return init_train_state(params, self.optimizer, seed=seed)
 
     def with_params(self, params: PyTree) -> EncoderDecoder:
@@ -164,7 +165,7 @@ class Program:
         return time.perf_counter() - begin
 
     def evaluate(self, params: PyTree) -> dict[str, float]:
-        """Nats a piece on the validation pairs, and BLEU of the first of them."""
+        """Nats a piece on the validation pairs, BLEU of the first of them, alphas."""
         sums = [self._sums(params, batch) for batch in self.data.valid.in_order()]
         loss, weight = (math.fsum(map(float, each)) for each in zip(*sums, strict=True))
         pairs, count = self.data.corpus.valid, self.config.eval_sentences
@@ -172,7 +173,7 @@ class Program:
         ours = self.translator.greedy(model, pairs.source[:count])
         texts = [translation.text for translation in ours]
         bleu = score(texts, pairs.target[:count])["bleu"]
-        return {LOSS: loss / weight, BLEU: bleu}
+        return {LOSS: loss / weight, BLEU: bleu, **mixture_metrics(model)}
 
 
 def train(program: Program, workdir: Workdir) -> Trained:
@@ -218,8 +219,8 @@ def train(program: Program, workdir: Workdir) -> Trained:
     curve = [{name: line[name] for name in names} for line in lines if BLEU in line]
     if not curve or curve[-1]["step"] != config.steps:
         # Interrupted earlier after as many steps as are now asked for.
-        last = {"step": config.steps, "loss": None}
-        curve.append({**last, **evaluate(result.state.params)})
+        last = {"step": config.steps, "loss": None, **evaluate(result.state.params)}
+        curve.append({name: last[name] for name in names})
     rates = [line["tokens_per_second"] for line in lines if line["tokens_per_second"]]
     rate = len(rates) / math.fsum(1 / rate for rate in rates) if rates else None
     return Trained(params, steps, curve, rate, compile_seconds)

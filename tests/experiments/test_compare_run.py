@@ -12,7 +12,7 @@ from experiments.compare import main as compare_main
 from experiments.compare import plot, table
 from experiments.compare.text import Text
 
-MODELS = ("softmax", "random+exclusive")
+MODELS = ("mixture", "random+exclusive")
 STEPS = 6
 
 
@@ -78,6 +78,21 @@ def test_every_line_of_metrics_says_model_step_loss_rate_and_speed(whole):
         assert 0 < line["loss"] < 10
         assert line["learning_rate"] > 0
         assert line["tokens_per_second"] > 0
+
+
+def test_lines_of_a_mixture_say_its_alphas_where_it_was_evaluated(whole):
+    alphas = {
+        (line["model"], line["step"]): [
+            line[name] for name in line if name.startswith("alpha/stack/")
+        ]
+        for line in read_metrics(whole[0])
+    }
+    for (model, step), values in alphas.items():
+        if model == "mixture" and step in (4, 6):
+            assert sum(values) == pytest.approx(1)
+            assert 0 < min(values) < 0.5 < max(values)
+        else:
+            assert values == []
 
 
 def test_a_run_leaves_config_results_figures_checkpoints_and_events(whole):
