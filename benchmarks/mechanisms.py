@@ -6,12 +6,15 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from attn_jax.nn import BottleneckSynthesizer, ConvolutionSynthesizer
 from attn_jax.ops import (
+    convolution_synthesizer_logits,
     dense_synthesizer_logits,
     exclude_self,
     factorized_dense_attention,
     factorized_random_attention,
     factorized_random_logits,
+    gated_synthesizer_logits,
     linear_attention,
     linear_attention_scan,
     masks,
@@ -64,16 +67,25 @@ def factorized_random_per_batch(size: Size) -> JaxProblem:
     return JaxProblem(attend, (factor, factor, (size.qkv, 1.0)), size.qkv, size.dtype)
 
 
-def dense(size: Size) -> JaxProblem:
-    h, d, m, n = size.heads, size.width, size.d_model, size.n
+def dense(
+    size: Size, *, hidden: int | None = None, taps: int = 1, gated: bool = False
+) -> JaxProblem:
+    """A dense Synthesizer without biases, its hidden layer convolved or gated."""
+    h, m, n = size.heads, size.d_model, size.n
+    d = hidden or size.width
 
     def attend(x: Any, w1: Any, w2: Any, v: Any) -> Any:
-        logits = dense_synthesizer_logits(x, w1, None, w2, None)
+        if taps > 1:
+            logits = convolution_synthesizer_logits(x, w1, None, w2, None, mask=CAUSAL)
+        elif gated:
+            logits = gated_synthesizer_logits(x, w1[0], None, w1[1], None, w2, None)
+        else:
+            logits = dense_synthesizer_logits(x, w1[0], None, w2, None)
         return synthesizer_attention(logits, v, mask=CAUSAL)
 
     shapes = (
         ((size.batch, n, m), 1.0),
-        ((h, m, d), m**-0.5),
+        ((2 if gated else taps, h, m, d), (taps * m) ** -0.5),
         ((h, d, n), d**-0.5),
         (size.qkv, 1.0),
     )
@@ -128,12 +140,18 @@ def synthesizer_operations(rank: int, size: Size, *, rows: int | None = None) ->
     return 2 * size.width * visible(size) + logits
 
 
-def dense_operations(size: Size) -> float:
-    hidden = 2 * size.batch * size.n * size.d_model * size.heads * size.width
-    return hidden + synthesizer_operations(size.width, size)
+def dense_operations(
+    size: Size, *, hidden: int | None = None, matrices: int = 1
+) -> float:
+    """A first layer of so many matrices, the second one, the values."""
+    width = hidden or size.width
+    tokens = size.batch * size.n
+    first = 2 * matrices * tokens * size.d_model * size.heads * width
+    return first + synthesizer_operations(width, size)
 
 
 RANK = Size(1, 1).rank
+TAPS, NARROW = ConvolutionSynthesizer().kernel, BottleneckSynthesizer().hidden
 SOFTMAX = ("softmax", "softmax dense", "softmax blockwise")
 
 CASES = (
@@ -155,5 +173,18 @@ CASES = (
     ),
     Case("dense", 2, dense, dense_operations),
     Case("factorized_dense", 2, factorized_dense, partial(synthesizer_operations, 0)),
+    Case(
+        "convolution",
+        2,
+        partial(dense, taps=TAPS),
+        partial(dense_operations, matrices=TAPS),
+    ),
+    Case(
+        "bottleneck",
+        2,
+        partial(dense, hidden=NARROW),
+        partial(dense_operations, hidden=NARROW),
+    ),
+    Case("gated", 2, partial(dense, gated=True), partial(dense_operations, matrices=2)),
     Case("mixture", 2, mixture, partial(synthesizer_operations, RANK, rows=1)),
 )
