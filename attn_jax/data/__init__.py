@@ -12,12 +12,20 @@ from attn_jax.data.images import (
     load_digit_images,
     load_idx_images,
 )
+from attn_jax.data.labelled import (
+    LabelledBatch,
+    LabelledBatches,
+    LabelledText,
+    load_labelled,
+    split_labelled,
+)
 from attn_jax.data.pairs import PairBatch, PairBatches, bucket_lengths, pair_batches
 from attn_jax.data.parallel import ParallelText, load_parallel, load_tsv
 from attn_jax.data.synthetic import copy_batch, recall_batch
 from attn_jax.data.text import ByteCorpus, decode_text, encode_text, load_corpus
 from attn_jax.data.tfds_images import load_tfds_images
 from attn_jax.data.tfds_pairs import load_tfds_pairs
+from attn_jax.data.tfds_texts import load_tfds_labelled, load_tfds_texts
 from attn_jax.data.vocabulary import Vocabulary, load_vocabulary, train_vocabulary
 from attn_jax.data.windows import validation_batches, window_batch
 
@@ -25,6 +33,9 @@ __all__ = [
     "Batch",
     "ByteCorpus",
     "ImageSet",
+    "LabelledBatch",
+    "LabelledBatches",
+    "LabelledText",
     "PairBatch",
     "PairBatches",
     "ParallelText",
@@ -38,14 +49,18 @@ __all__ = [
     "load_corpus",
     "load_digit_images",
     "load_idx_images",
+    "load_labelled",
     "load_parallel",
     "load_tfds_images",
+    "load_tfds_labelled",
     "load_tfds_pairs",
+    "load_tfds_texts",
     "load_tsv",
     "load_vocabulary",
     "pair_batches",
     "read_idx",
     "recall_batch",
+    "split_labelled",
     "train_vocabulary",
     "validation_batches",
     "window_batch",

@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from attn_jax.data._checks import fail
@@ -14,7 +15,7 @@ class PreparedSet:
     Args:
         name: the set and its config, as TensorFlow Datasets names them.
         data_dir: where sets are prepared (None: TensorFlow Datasets' own place).
-        registered_by: the module of the package that knows the set, where the package
+        registered_by: the modules of the package that know such sets, where the package
             itself doesn't.
         such_as: a set to name where this one doesn't exist.
 
@@ -28,13 +29,12 @@ class PreparedSet:
         name: str,
         data_dir: str | os.PathLike[str] | None = None,
         *,
-        registered_by: str | None = None,
+        registered_by: Sequence[str] = (),
         such_as: str,
     ) -> None:
         self.name = name
         self._imports = ["tensorflow_datasets"]
-        if registered_by is not None:
-            self._imports.append(f"tensorflow_datasets.{registered_by}")
+        self._imports += [f"tensorflow_datasets.{module}" for module in registered_by]
         self._where = None if data_dir is None else os.path.expanduser(data_dir)
         self._tfds = _import(self._imports)
         self._builder = self._find(such_as)
@@ -54,9 +54,7 @@ class PreparedSet:
                 needs TensorFlow.
         """
         try:
-            return self._tfds.data_source(
-                self.name, split=split, data_dir=self._where, download=False
-            )
+            return self._builder.as_data_source(split=split)
         except (NotImplementedError, AssertionError):
             self._not_prepared()
         except ValueError as error:
@@ -66,10 +64,57 @@ class PreparedSet:
             expected = f"one of {splits}, or a slice ({error})"
             fail("split", repr(split), expected, "pass one")
 
+    def classes(self, argument: str, feature: str) -> tuple[str, ...]:
+        """The names of the classes of a feature that holds one class a row.
+
+        Raises:
+            ValueError: it doesn't; the message names the argument.
+        """
+        self._check(argument, feature, self._tfds.features.ClassLabel, "classes")
+        return tuple(self.features[feature].names)
+
+    def texts(
+        self, split: str, features: Mapping[str, str], *others: str
+    ) -> Iterator[tuple[Any, ...]]:
+        """The texts of some features of each row, without white space around them.
+
+        Args:
+            split: as for `rows`, and so are the errors.
+            features: by the argument that asked for each, which errors name.
+            others: features to come after them as they are.
+
+        Raises:
+            ValueError: also for a feature that isn't text.
+        """
+        for argument, feature in features.items():
+            self._check(argument, feature, self._tfds.features.Text, "text")
+        where = f"{self.name}, {split}, row"
+        return (
+            (
+                *(
+                    _decode(row[feature], f"{where} {number}, {feature}").strip()
+                    for feature in features.values()
+                ),
+                *(row[other] for other in others),
+            )
+            for number, row in enumerate(self.rows(split))
+        )
+
+    def _check(self, argument: str, feature: str, kind: type, what: str) -> None:
+        """Raise unless there is such a feature of this kind."""
+        held = self.features.items()
+        known = [name for name, one in held if isinstance(one, kind)]
+        if feature not in known:
+            expected = f"one of {', '.join(known)}" if known else f"a feature of {what}"
+            remedy = "pass one of them" if known else f"{self.name} has none"
+            fail(argument, repr(feature), expected, remedy)
+
     def _find(self, such_as: str) -> Any:
         tfds, name = self._tfds, self.name
         try:
             return tfds.builder(name, data_dir=self._where)
+        except ImportError as error:
+            return self._from_files(error)
         except tfds.core.registered.DatasetNotFoundError:
             known = tfds.list_builders(with_community_datasets=False)
             near = difflib.get_close_matches(name.split("/")[0], known, n=3)
@@ -81,6 +126,20 @@ class PreparedSet:
             expected = f"a config of {name.split('/')[0]}: {', '.join(configs)}"
             remedy = f"pass one of them behind a slash ({str(error).splitlines()[0]})"
             fail("name", repr(name), expected, remedy)
+
+    def _from_files(self, error: ImportError) -> Any:
+        """A set whose own code needs TensorFlow, such as super_glue, as it is on disk."""
+        from tensorflow_datasets.core import read_only_builder
+
+        try:
+            return read_only_builder.builder_from_files(self.name, data_dir=self._where)
+        except self._tfds.core.registered.DatasetNotFoundError:
+            raise ImportError(
+                f"name: got {self.name!r}, which isn't prepared and whose code needs a "
+                f"package that isn't installed ({str(error).splitlines()[-1]}); "
+                "expected a prepared set, which can be read without TensorFlow; install "
+                "it to prepare the set, with file_format='array_record'"
+            ) from error
 
     def _not_prepared(self) -> NoReturn:
         builder, options = self._builder, f"{self.name!r}, file_format='array_record'"
@@ -105,6 +164,17 @@ class PreparedSet:
             f"download and prepare it: {command}",
             FileNotFoundError,
         )
+
+
+def _decode(text: Any, where: str) -> str:
+    """A sentence, which real sets hold as bytes and mocked ones as str."""
+    if isinstance(text, str):
+        return text
+    try:
+        return bytes(text).decode("utf-8")
+    except UnicodeDecodeError as error:
+        got = f"undecodable bytes at byte offset {error.start}"
+        fail(where, got, "text in UTF-8", "prepare the set again")
 
 
 def _import(modules: list[str]) -> Any:

@@ -11,6 +11,7 @@ from jaxtyping import Integer, UInt8
 
 from attn_jax.data._checks import fail, integer
 from attn_jax.data._files import TextFile, read_texts, standard_library
+from attn_jax.data._split import place_of
 from attn_jax.data.windows import check_batch_fits
 
 _MIN_BYTES = 2  # one byte to read and one to predict
@@ -149,16 +150,10 @@ def _without_repeats(texts: list[TextFile]) -> list[TextFile]:
     return list(first.values())
 
 
-def _validates(name: str, fraction: float) -> bool:
-    encoded = name.encode("utf-8", "surrogateescape")
-    digest = hashlib.blake2b(encoded, digest_size=8).digest()
-    return int.from_bytes(digest, "big") < fraction * 2.0**64
-
-
 def _split(name: str, texts: list[TextFile], fraction: float) -> ByteCorpus:
     sides: tuple[list[TextFile], list[TextFile]] = ([], [])
     for text in texts:
-        sides[_validates(text.name, fraction)].append(text)
+        sides[place_of(text.name) < fraction].append(text)
     split: Literal["file", "position"] = "file"
     train, validation = (b"".join(text.content for text in side) for side in sides)
     files = [tuple(text.name for text in side) for side in sides]

@@ -1,7 +1,6 @@
 """Sentence pairs of TensorFlow Datasets, without TensorFlow and without a download."""
 
 import os
-from typing import Any
 
 from attn_jax.data._checks import fail
 from attn_jax.data._tfds import PreparedSet
@@ -24,8 +23,9 @@ def load_tfds_pairs(
     Args:
         name: the set and its config, as TensorFlow Datasets names them.
         split: "train", "validation", "train[:1%]", ...
-        source_language: the feature to translate from.
-        target_language: the feature to translate to.
+        source_language: the feature to translate from; of another set of pairs, such as
+            cnn_dailymail, any feature that holds text: article.
+        target_language: the feature to translate to: highlights, there.
         data_dir: where sets are prepared (None: TensorFlow Datasets' own place).
 
     Returns:
@@ -37,43 +37,20 @@ def load_tfds_pairs(
         ValueError: there is no such set, config, split or language, or it is prepared
             in a format that needs TensorFlow.
     """
-    prepared = PreparedSet(
-        name, data_dir, registered_by="translate", such_as="wmt14_translate"
-    )
-    languages = list(prepared.features)
-    for argument, language in (
-        ("source_language", source_language),
-        ("target_language", target_language),
-    ):
-        if language not in languages:
-            remedy = "pass one of them"
-            fail(argument, repr(language), f"one of {', '.join(languages)}", remedy)
     if source_language == target_language:
         expected = "another language than source_language"
         fail("target_language", repr(target_language), expected, "pass another one")
-    source, target = [], []
-    for number, row in enumerate(prepared.rows(split)):
-        sides = [
-            _decode(row[language], f"{name}, {split}, row {number}, {language}").strip()
-            for language in (source_language, target_language)
-        ]
-        if all(sides):
-            source.append(sides[0])
-            target.append(sides[1])
+    languages = {"source_language": source_language, "target_language": target_language}
+    prepared = PreparedSet(
+        name,
+        data_dir,
+        registered_by=("summarization", "translate"),
+        such_as="wmt14_translate",
+    )
+    kept = [pair for pair in prepared.texts(split, languages) if all(pair)]
     named = f"{name}[{split}]"
     return ParallelText(
-        source,
-        target,
+        [source for source, _ in kept],
+        [target for _, target in kept],
         (f"{named}:{source_language}", f"{named}:{target_language}"),
     )
-
-
-def _decode(text: Any, where: str) -> str:
-    """A sentence, which real sets hold as bytes and mocked ones as str."""
-    if isinstance(text, str):
-        return text
-    try:
-        return bytes(text).decode("utf-8")
-    except UnicodeDecodeError as error:
-        got = f"undecodable bytes at byte offset {error.start}"
-        fail(where, got, "text in UTF-8", "prepare the set again")

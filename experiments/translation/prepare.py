@@ -19,6 +19,7 @@ from typing import Annotated, NamedTuple
 
 import tyro
 
+from attn_jax.data._split import place_of
 from experiments.common.errors import UserError, fail
 from experiments.common.workdir import write_json
 from experiments.translation.help_pages import paragraphs
@@ -191,8 +192,7 @@ def split_pairs(
 
 def side_of(file: str, config: PrepareConfig) -> str:
     """The split of a page: a hash of its path, as a number in [0, 1)."""
-    digest = hashlib.blake2b(file.encode(), digest_size=8).digest()
-    place = int.from_bytes(digest, "big") / 2.0**64
+    place = place_of(file)
     if place < config.test_fraction:
         return "test"
     return "valid" if place < config.test_fraction + config.valid_fraction else "train"

@@ -74,7 +74,9 @@ def test_what_is_not_prepared_raises_at_once_with_the_command(tmp_path, no_netwo
         load_tfds_pairs(WMT, "train", "en", "de", data_dir=tmp_path)
     assert time.perf_counter() - began < 5
     assert (
-        'python -c "import tensorflow_datasets as tfds, tensorflow_datasets.translate; '
+        'python -c "import tensorflow_datasets as tfds, '
+        "tensorflow_datasets.summarization, tensorflow_datasets.text, "
+        "tensorflow_datasets.translate; "
         f"tfds.builder('{WMT}', file_format='array_record', data_dir='{tmp_path}')"
         '.download_and_prepare()"'
     ) in str(error.value)
