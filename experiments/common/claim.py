@@ -19,15 +19,24 @@ class Claim(NamedTuple):
     held: str
 
 
-def verdict(pairs: Sequence[tuple[float, float]]) -> str:
+def verdict(
+    pairs: Sequence[tuple[float, float]],
+    words: tuple[str, str, str] = ("yes", "no", "undecided"),
+    each: str = "seed",
+) -> str:
     """Whether the first of two numbers was the lower one, seed by seed.
 
     Models of one seed saw the same batches.
 
     >>> verdict([(2.4, 2.5), (2.5, 2.6)]), verdict([(2.4, 2.5), (2.6, 2.5)])
     ('yes (2 of 2 seeds)', 'undecided (1 of 2 seeds)')
+
+    Args:
+      words: for all, for none and for some of the pairs.
+      each: what a pair is of.
     """
-    wins = sum(low < high for low, high in pairs)
-    word = {len(pairs): "yes", 0: "no"}.get(wins, "undecided")
-    seeds = "one seed" if len(pairs) == 1 else f"{wins} of {len(pairs)} seeds"
-    return f"{word} ({seeds})"
+    wins, count = sum(low < high for low, high in pairs), len(pairs)
+    always, never, sometimes = words
+    word = {count: always, 0: never}.get(wins, sometimes)
+    where = f"one {each}" if count == 1 else f"{wins} of {count} {each}s"
+    return f"{word} ({where})"

@@ -20,11 +20,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from experiments.common.command_line import option
-from experiments.common.errors import fail
+from experiments.common.errors import UserError, fail
 
 # What Orbax writes into a step, which gets its name once it is complete.
 STEP_FILE = "_CHECKPOINT_METADATA"
 OURS = ("metrics.jsonl", "checkpoints", "finished", "results.json", "tensorboard")
+
+
+class InUseError(UserError):
+    """Another process is running in the directory."""
 
 
 class Workdir:
@@ -127,12 +131,11 @@ class Workdir:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                fail(
-                    "workdir",
-                    f"{self.path}, where another process is running",
-                    "one run at a time in a directory",
-                    "wait for it, or pass another --workdir",
-                )
+                raise InUseError(
+                    f"workdir: got {self.path}, where another process is running; "
+                    "expected one run at a time in a directory; wait for it, or pass "
+                    "another --workdir"
+                ) from None
             if not (self.path / "config.json").exists() or not self.begun():
                 write_json(self.path / "config.json", config)
             yield
@@ -163,9 +166,9 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all, whoever else is writing it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f"{path.name}.tmp")
+    scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
     scratch.write_text(text + "\n", encoding="utf-8")
     os.replace(scratch, path)

@@ -55,7 +55,7 @@ def assemble(
         },
         "seconds": _seconds([numbers for _, runs in rows for numbers in runs]),
         "rows": [_row(row, runs) for row, runs in rows],
-        "prompt": bytes(text.prompt().tolist()).decode(errors="replace"),
+        "prompt": text.decode(text.prompt()),
     }
 
 

@@ -3,11 +3,12 @@
 import difflib
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from attn_jax.data import ByteCorpus
 from attn_jax.models import DecoderConfig, count_parameters
-from attn_jax.nn import MECHANISMS
+from attn_jax.nn import MECHANISMS, Mechanism
 from experiments.common.errors import fail
 from experiments.compare.config import CompareConfig
 
@@ -78,15 +79,20 @@ def _parse(name: str) -> tuple[str, bool]:
 def _decoder(name: str, config: CompareConfig, d_ff: int) -> DecoderConfig:
     """The decoder of a row; everything but mechanism and d_ff is the same in all."""
     mechanism, exclusive = _parse(name)
+    decoder = decoder_config(config, MECHANISMS[mechanism]())
+    return replace(decoder, d_ff=d_ff, exclusive=exclusive)
+
+
+def decoder_config(config: CompareConfig, mechanism: Mechanism) -> DecoderConfig:
+    """A decoder that reads bytes, at the sizes of a config."""
     return DecoderConfig(
         vocab_size=ByteCorpus.vocab_size,
         max_length=config.length,
         num_layers=config.num_layers,
         d_model=config.d_model,
         num_heads=config.num_heads,
-        d_ff=d_ff,
-        mechanism=MECHANISMS[mechanism](),
-        exclusive=exclusive,
+        d_ff=config.d_ff,
+        mechanism=mechanism,
         positions=config.positions,
         embedding_scale=config.embedding_scale,
         # A few layers run faster unrolled, and XLA then counts each of them.

@@ -80,8 +80,8 @@ def build(row: Row, config: CompareConfig, text: Text) -> Program:
         losses, weights = zip(
             *(sums(params, batch) for batch in text.validation_batches()), strict=True
         )
-        total = math.fsum(map(float, losses)) / math.fsum(map(float, weights))
-        return total / math.log(2)
+        nats = math.fsum(map(float, losses)) / math.fsum(map(float, weights))
+        return nats / math.log(2) / text.bytes_per_token
 
     def sample(params: PyTree) -> np.ndarray:
         prompt = text.prompt()
@@ -109,8 +109,7 @@ def train(
 ) -> dict[str, Any]:
     """Train a model from where it was left, and return its numbers and its text."""
     params, numbers = train_on(row, seed, program, config, text, workdir, progress)
-    sample = bytes(program.write(params).tolist()).decode(errors="replace")
-    return {**numbers, "sample": sample}
+    return {**numbers, "sample": text.decode(program.write(params))}
 
 
 def train_on(

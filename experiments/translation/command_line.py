@@ -7,6 +7,7 @@ from attn_jax.nn import MECHANISMS
 from experiments.common import command_line
 from experiments.common.command_line import at_least, option
 from experiments.common.errors import UserError, fail
+from experiments.common.mechanisms import mechanism_named
 from experiments.translation.config import PRESETS, TranslationConfig, with_text
 
 PROGRAM = "python -m experiments.translation"
@@ -41,11 +42,10 @@ def check(config: TranslationConfig) -> None:
     if not 0 <= config.seed < 2**32:
         expected = "a whole number from 0 to 4294967295 (2^32 - 1)"
         fail("--seed", config.seed, expected, "pass one of these")
-    for name in ("mechanism", "encoder_mechanism", "cross_mechanism"):
-        value = getattr(config, name)
-        if value is not None:
-            MECHANISMS[value]
-    if MECHANISMS[config.mechanism].cannot_decode:
+    if config.encoder_mechanism is not None:
+        mechanism_named(config.encoder_mechanism)
+    MECHANISMS[config.cross_mechanism]
+    if mechanism_named(config.mechanism).cannot_decode:
         fail(
             "--mechanism",
             config.mechanism,

@@ -69,7 +69,8 @@ class TranslationConfig:
 
     Attributes:
       preset: where the other values come from.
-      mechanism: self-attention of the decoder, a name of the mechanism table.
+      mechanism: self-attention of the decoder: a name of the mechanism table,
+        fixed_random, or several with + between, random+softmax say: their mixture.
       encoder_mechanism: self-attention of the encoder. None is that of the decoder.
       cross_mechanism: attention of the decoder to the encoder: softmax or linear.
       exclusive: exclusive self-attention in both stacks.

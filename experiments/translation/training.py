@@ -1,11 +1,12 @@
 """The model, its training step, and a run from where it was left to its end."""
 
 import contextlib
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
-from typing import Any, NamedTuple
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -32,6 +33,7 @@ from attn_jax.train import (
     noam_schedule,
     read_metrics,
 )
+from experiments.common.mechanisms import mechanism_named
 from experiments.common.workdir import Workdir, read_json, write_json
 from experiments.translation.config import TranslationConfig, scheduled_steps
 from experiments.translation.corpus import Corpus
@@ -77,8 +79,8 @@ def model_config(config: TranslationConfig) -> EncoderDecoderConfig:
         d_model=config.d_model,
         num_heads=config.num_heads,
         d_ff=config.d_ff,
-        mechanism=MECHANISMS[config.mechanism](),
-        encoder_mechanism=MECHANISMS[encoder](),
+        mechanism=mechanism_named(config.mechanism),
+        encoder_mechanism=mechanism_named(encoder),
         cross_mechanism=MECHANISMS[config.cross_mechanism](),
         exclusive=config.exclusive,
         dropout_rate=config.dropout_rate,
@@ -86,11 +88,23 @@ def model_config(config: TranslationConfig) -> EncoderDecoderConfig:
     )
 
 
-def encode(corpus: Corpus, vocabulary: Vocabulary, config: TranslationConfig) -> Data:
-    """The training and the validation pairs in batches of pieces."""
+def encode(
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    config: TranslationConfig,
+    *,
+    cut_sources: bool = False,
+) -> Data:
+    """The training and the validation pairs in batches of pieces.
+
+    Args:
+      cut_sources: whether sources that are too long are cut, as they are when they are
+        translated; else their pairs are left out, like those with long targets.
+    """
+    room = config.max_length - 1 if cut_sources else None
     train, valid = (
         pair_batches(
-            _pieces(vocabulary, pairs.source),
+            [ids[:room] for ids in _pieces(vocabulary, pairs.source)],
             _pieces(vocabulary, pairs.target),
             bos_id=vocabulary.bos_id,
             eos_id=vocabulary.eos_id,
@@ -135,6 +149,12 @@ class Program:
         params = nnx.state(EncoderDecoder(self.model, rngs=nnx.Rngs(seed)))
         return init_train_state(params, self.optimizer, seed=seed)
 
+    def with_seed(self, seed: int) -> Self:
+        """The same program for another run; what is compiled serves both."""
+        other = copy.copy(self)
+        other.config = replace(self.config, seed=seed)
+        return other
+
     def with_params(self, params: PyTree) -> EncoderDecoder:
         return nnx.merge(self.graph, params)
 
@@ -164,16 +184,20 @@ class Program:
             self.train_step.lower(state, _zeros(rows, length)).compile()
         return time.perf_counter() - begin
 
-    def evaluate(self, params: PyTree) -> dict[str, float]:
-        """Nats a piece on the validation pairs, BLEU of the first of them, alphas."""
+    def validation_loss(self, params: PyTree) -> float:
+        """Nats a piece on the validation pairs."""
         sums = [self._sums(params, batch) for batch in self.data.valid.in_order()]
         loss, weight = (math.fsum(map(float, each)) for each in zip(*sums, strict=True))
+        return loss / weight
+
+    def evaluate(self, params: PyTree) -> dict[str, float]:
+        """Nats a piece on the validation pairs, BLEU of the first of them, alphas."""
         pairs, count = self.data.corpus.valid, self.config.eval_sentences
         model = self.with_params(params)
         ours = self.translator.greedy(model, pairs.source[:count])
         texts = [translation.text for translation in ours]
         bleu = score(texts, pairs.target[:count])["bleu"]
-        return {LOSS: loss / weight, BLEU: bleu, **mixture_metrics(model)}
+        return {LOSS: self.validation_loss(params), BLEU: bleu, **mixture_metrics(model)}
 
 
 def train(program: Program, workdir: Workdir) -> Trained:

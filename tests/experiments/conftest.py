@@ -14,6 +14,7 @@ import pytest
 from experiments.compare.main import main as compare_main
 from experiments.linear_images.main import main as images_main
 from experiments.linear_scaling.main import main as scaling_main
+from experiments.synthesizer.main import main as synthesizer_main
 from experiments.translation.main import main as translation_main
 
 
@@ -49,6 +50,11 @@ def translate() -> Callable[..., Outcome]:
 @pytest.fixture(scope="session")
 def scale() -> Callable[..., Outcome]:
     return functools.partial(run, scaling_main)
+
+
+@pytest.fixture(scope="session")
+def synthesize() -> Callable[..., Outcome]:
+    return functools.partial(run, synthesizer_main)
 
 
 @pytest.fixture(scope="session")

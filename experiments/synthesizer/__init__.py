@@ -1,0 +1,1 @@
+"""The Synthesizer's rows side by side: translation, language, sentences, heads."""

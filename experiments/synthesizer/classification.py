@@ -1,0 +1,229 @@
+"""The study of sentences: the class of a text or of several, by an encoder."""
+
+import hashlib
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jaxtyping import PyTree
+
+from attn_jax.data import (
+    LabelledBatch,
+    LabelledBatches,
+    LabelledText,
+    load_labelled,
+    load_tfds_labelled,
+    split_labelled,
+    train_vocabulary,
+)
+from attn_jax.models import Encoder, EncoderConfig
+from attn_jax.ops import masks
+from attn_jax.train import (
+    Checkpointer,
+    MetricLogger,
+    TrainState,
+    TrainStep,
+    adamw,
+    cosine_schedule,
+    cross_entropy,
+    fit,
+    init_train_state,
+    make_train_step,
+    read_metrics,
+)
+from experiments.common.errors import UserError
+from experiments.common.runs import RUN
+from experiments.common.speed import speed
+from experiments.common.workdir import Workdir
+from experiments.synthesizer.config import ClassificationStudy
+from experiments.synthesizer.rows import Row, trained_parameters
+
+SPLITS = ("training", "validation", "test")
+LOSS, ACCURACY = "validation_loss", "validation_accuracy"
+
+
+class Program(NamedTuple):
+    """What the seeds of a row share.
+
+    sums: (params, batch) -> sums of losses, of right answers and of weights.
+    """
+
+    model: EncoderConfig
+    train_step: TrainStep
+    optimizer: Any
+    sums: Any
+
+
+class Classification:
+    """Examples to learn, and how a row learns them."""
+
+    def __init__(self, config: ClassificationStudy) -> None:
+        self.config = config
+        self.splits = load_splits(config)
+        texts = [text for parts in self.splits[0].texts for text in parts]
+        try:
+            self.vocabulary = train_vocabulary(texts, config.vocab_size)
+        except ValueError as error:
+            # What it calls size is --vocab-size here.
+            raise UserError(f"--vocab-{error}") from error
+        self.train_side, self.valid, self.test = map(self._encode, self.splits)
+
+    def _encode(self, split: LabelledText) -> LabelledBatches:
+        encode = self.vocabulary.encode_batch
+        columns = [encode(column) for column in zip(*split.texts, strict=True)]
+        return LabelledBatches(
+            list(zip(*columns, strict=True)),
+            split.labels,
+            bos_id=self.vocabulary.bos_id,
+            eos_id=self.vocabulary.eos_id,
+            length=self.config.length,
+        )
+
+    def fingerprints(self) -> dict[str, Any]:
+        """What the work directory has to keep to, beside the config."""
+        digest = hashlib.sha256()
+        for split in self.splits:
+            for example in zip(split.texts, split.labels, strict=True):
+                digest.update(repr(example).encode())
+        return {
+            "corpus_fingerprint": digest.hexdigest(),
+            "vocabulary_fingerprint": self.vocabulary.fingerprint,
+        }
+
+    def corpus(self) -> dict[str, Any]:
+        """What results say of the examples."""
+        train, _, test = self.splits
+        return {
+            "name": train.name,
+            "classes": list(train.classes),
+            "examples": {
+                name: len(split)
+                for name, split in zip(SPLITS, self.splits, strict=True)
+            },
+            "cut": self.train_side.num_cut + self.valid.num_cut + self.test.num_cut,
+            "largest_share": test.largest_share,
+        }
+
+    def model(self, row: Row) -> EncoderConfig:
+        """The encoder of a row."""
+        config, parts = self.config, self.splits[0].num_parts
+        return EncoderConfig(
+            vocab_size=self.vocabulary.size,
+            max_length=config.length,
+            num_layers=config.num_layers,
+            d_model=config.d_model,
+            num_heads=row.heads(config.num_heads),
+            d_ff=config.d_ff,
+            mechanism=row.build(),
+            positions="learned",
+            embedding_scale="sqrt",
+            dropout_rate=config.dropout_rate,
+            num_types=parts if parts > 1 else 0,
+            pooling=config.pooling,
+            num_classes=len(self.splits[0].classes),
+            scan_layers=False,
+        )
+
+    def build(self, row: Row) -> Program:
+        """What the seeds of a row share, compiled when it is first needed."""
+        config, model = self.config, self.model(row)
+        graph, _ = nnx.split(nnx.eval_shape(lambda: Encoder(model, rngs=nnx.Rngs(0))))
+        schedule = cosine_schedule(
+            config.learning_rate,
+            num_steps=config.steps,
+            warmup_steps=config.steps // 20,
+        )
+        optimizer = adamw(schedule, weight_decay=config.weight_decay)
+
+        def logits(params: PyTree, batch: LabelledBatch, rng: Any) -> Any:
+            first, second = (None, None) if rng is None else jax.random.split(rng)
+            encoder = nnx.merge(graph, params)
+            mask = masks.padding(batch.real, batch.real)
+            types = batch.types if model.num_types else None
+            x = encoder(batch.tokens, mask=mask, types=types, rng=first)
+            return encoder.class_logits(x, mask=mask, rng=second)
+
+        def loss(params: PyTree, batch: LabelledBatch, rng: Any = None) -> Any:
+            scores = logits(params, batch, rng)
+            return cross_entropy(scores, batch.labels, weights=batch.weights)
+
+        @jax.jit
+        def sums(params: PyTree, batch: LabelledBatch) -> Any:
+            scores = logits(params, batch, None)
+            total, weight = cross_entropy(scores, batch.labels, weights=batch.weights)
+            right = jnp.argmax(scores, axis=-1) == batch.labels
+            return total, jnp.sum(batch.weights * right), weight
+
+        step = make_train_step(loss, optimizer, schedule=schedule)
+        return Program(model, step, optimizer, sums)
+
+    def train(self, built: Program, seed: int, workdir: Workdir) -> dict[str, Any]:
+        """The numbers of a run, trained from where it was left."""
+        config = self.config
+        with (
+            MetricLogger(workdir.path, name=RUN) as logger,
+            Checkpointer(workdir.checkpoints(RUN)) as checkpointer,
+        ):
+            state = self._start(built, seed, checkpointer)
+            result = fit(
+                state,
+                built.train_step,
+                lambda step: self.train_side.batch(
+                    step, seed=seed, batch_size=config.batch_size
+                ),
+                num_steps=config.steps,
+                evaluate=lambda params: self._judge(built, params, self.valid),
+                eval_every=config.eval_every,
+                logger=logger,
+                log_every=config.log_every,
+                checkpointer=checkpointer,
+                checkpoint_every=config.checkpoint_every,
+            )
+        lines = read_metrics(workdir.path, name=RUN)
+        test = self._judge(built, result.state.params, self.test)
+        model, compiling = built.model, result.compile_seconds
+        return {
+            "steps": config.steps,
+            "parameters": trained_parameters(lambda: Encoder(model, rngs=nnx.Rngs(0))),
+            "test_accuracy": test[ACCURACY],
+            "test_loss": test[LOSS],
+            "curve": [[line["step"], line[LOSS]] for line in lines if LOSS in line],
+            **speed(lines, tokens=config.batch_size, steps=config.steps),
+            "compile_seconds": compiling if math.isfinite(compiling) else 0.0,
+        }
+
+    def _start(self, built: Program, seed: int, checkpointer: Any) -> TrainState:
+        params = nnx.state(Encoder(built.model, rngs=nnx.Rngs(seed)))
+        state = init_train_state(params, built.optimizer, seed=seed)
+        if checkpointer.latest_step() is None:
+            return state
+        return checkpointer.restore(state)
+
+    def _judge(
+        self, built: Program, params: PyTree, split: LabelledBatches
+    ) -> dict[str, float]:
+        """Loss and accuracy on a split."""
+        batches = split.in_order(batch_size=self.config.batch_size)
+        sums = [built.sums(params, batch) for batch in batches]
+        loss, right, weight = (
+            math.fsum(map(float, each)) for each in zip(*sums, strict=True)
+        )
+        return {LOSS: loss / weight, ACCURACY: right / weight}
+
+
+def load_splits(
+    config: ClassificationStudy,
+) -> tuple[LabelledText, LabelledText, LabelledText]:
+    """Training, validation and test: of a file by a hash, of a set by its splits."""
+    if config.tfds is None:
+        assert config.data is not None
+        return split_labelled(load_labelled(config.data.expanduser()))
+    train, validation, test = (
+        load_tfds_labelled(
+            config.tfds, split, config.features, data_dir=config.tfds_dir
+        )
+        for split in config.splits
+    )
+    return train, validation, test

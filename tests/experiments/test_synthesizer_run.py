@@ -1,0 +1,213 @@
+"""The rows of a study from end to end: whole, killed, shared by two processes."""
+
+import json
+import os
+import signal
+
+import jax
+import pytest
+from flax import nnx
+
+from attn_jax.models import Decoder
+from attn_jax.train import (
+    Checkpointer,
+    adamw,
+    cosine_schedule,
+    init_train_state,
+    read_metrics,
+)
+from attn_jax.train.names import leaf_names
+from experiments.common.workdir import Workdir
+from experiments.compare.text import Text
+from experiments.synthesizer import plot, table
+from experiments.synthesizer.claims import claims
+from experiments.synthesizer.command_line import parse
+from experiments.synthesizer.language import Language
+from experiments.synthesizer.rows import parse_rows
+
+ROWS = ("fixed_random", "random+dense")
+STEPS = 4
+
+
+def options(book, workdir, rows=ROWS, seeds=2):
+    return [
+        *("smoke", "--data", book, "--workdir", workdir, "--rows", *rows),
+        *("--seeds", str(seeds), "--steps", str(STEPS), "--checkpoint-every", "2"),
+        *("--log-every", "1", "--eval-every", "4", "--length", "8", "--d-model", "8"),
+        *("--num-heads", "2", "--d-ff", "8", "--validation-bytes", "200"),
+    ]
+
+
+def results_of(workdir):
+    return json.loads((workdir / "results.json").read_text())
+
+
+def numbers_of(workdir):
+    """What a run has found, without its times."""
+    return {
+        (row["row"], run["seed"]): (run["validation_perplexity"], run["curve"])
+        for row in results_of(workdir)["rows"]
+        for run in row["runs"]
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(synthesize, book, tmp_path_factory):
+    """The directory of a study without interruption, and what it printed."""
+    workdir = tmp_path_factory.mktemp("whole")
+    outcome = synthesize(*options(book, workdir))
+    assert outcome.code == 0, outcome.err
+    return workdir, outcome
+
+
+def test_results_have_every_row_and_seed(whole):
+    workdir, outcome = whole
+    results = results_of(workdir)
+    assert [row["row"] for row in results["rows"]] == list(ROWS)
+    assert results["config"]["seeds"] == [0, 1]
+    assert results["study"] == "language"
+    for row in results["rows"]:
+        assert [run["seed"] for run in row["runs"]] == [0, 1]
+        first, second = (run["validation_perplexity"] for run in row["runs"])
+        assert 1 < first != second < 400
+    assert results["commands"][0].startswith("python -m experiments.synthesizer smoke")
+    assert table.markdown(results) in outcome.out
+    assert "(n=2)" in outcome.out
+    for name in plot.figures(results):
+        assert (workdir / "figures" / f"{name}.png").stat().st_size > 5_000
+
+
+def test_a_fixed_matrix_is_not_counted_among_what_is_trained(whole):
+    """Length 8 and 2 heads: dense has biases, random a matrix, both have mixing."""
+    fixed, mixed = (row["parameters"] for row in results_of(whole[0])["rows"])
+    heads, length, width, hidden = 2, 8, 8, 4
+    random = heads * length * length
+    dense = heads * (width * hidden + hidden + hidden * length + length)
+    assert mixed - fixed == random + dense + 2 * heads
+
+
+def test_the_fixed_matrix_is_saved_as_it_was_drawn(whole, book):
+    """And so are no parameters, which training has moved."""
+    workdir = whole[0]
+    task = Language(parse([str(word) for word in options(book, workdir)]))
+    (row,) = parse_rows(["fixed_random"])
+    drawn = nnx.state(Decoder(task.model(row), rngs=nnx.Rngs(1)))
+    schedule = cosine_schedule(1.0, num_steps=STEPS, warmup_steps=0)
+    optimizer = adamw(schedule)
+    state = init_train_state(drawn, optimizer, seed=1)
+    run = Workdir(workdir / "fixed_random-seed1", ())
+    with Checkpointer(run.checkpoints("fixed_random-seed1")) as checkpointer:
+        saved = checkpointer.restore(state).params
+    names = leaf_names(drawn)
+    leaves = zip(jax.tree.leaves(drawn), jax.tree.leaves(saved), strict=True)
+    same = [name for name, (a, b) in zip(names, leaves, strict=True) if (a == b).all()]
+    assert [name[-1] for name in same] == ["random"]
+
+
+def test_a_study_that_was_stopped_goes_on_where_it_was(
+    whole, synthesize, book, tmp_path, monkeypatch
+):
+    original, calls = Text.training_batch, []
+
+    def stopping(self, step, seed):
+        calls.append(step)
+        # One to compile and four to train, for seed 0; then the third of seed 1.
+        if len(calls) == 1 + STEPS + 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, step, seed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Text, "training_batch", stopping)
+        first = synthesize(*options(book, tmp_path))
+    assert first.code == 130
+    assert "SIGINT after step 3 of 4" in first.err
+    assert "python -m experiments.synthesizer smoke" in first.err
+    assert Workdir(tmp_path / "fixed_random-seed0", ()).finished("run") is not None
+    second = synthesize(*options(book, tmp_path))
+    assert second.code == 0, second.err
+    assert numbers_of(tmp_path) == numbers_of(whole[0])
+    lines = read_metrics(tmp_path / "fixed_random-seed1")
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+
+
+def test_what_another_process_trains_is_left_to_it(
+    whole, synthesize, book, tmp_path, monkeypatch
+):
+    """Its row is missing from the results, and there once it has finished."""
+    row, other = ROWS
+    assert synthesize(*options(book, tmp_path, (row,), seeds=1)).code == 0
+    monkeypatch.setattr(Language, "build", None)
+    busy = tmp_path / f"{other}-seed0"
+    config = json.loads((tmp_path / f"{row}-seed0" / "config.json").read_text())
+    with Workdir(busy, ()).claim({**config, "run": busy.name}):
+        outcome = synthesize(*options(book, tmp_path, seeds=1))
+    assert outcome.code == 0, outcome.err
+    assert f"Another process is training {other}, seed 0" in outcome.out
+    assert set(numbers_of(tmp_path)) == {(row, 0)}
+
+    numbers = Workdir(whole[0] / f"{other}-seed0", ()).finished("run")
+    Workdir(busy, ()).finish("run", numbers)
+    again = synthesize(*options(book, tmp_path, (row,), seeds=1))
+    assert again.code == 0, again.err
+    assert set(numbers_of(tmp_path)) == {(row, 0), (other, 0)}
+
+
+def test_what_is_finished_is_not_trained_again(whole, synthesize, book, monkeypatch):
+    monkeypatch.setattr(Language, "build", None)
+    before = numbers_of(whole[0])
+    assert synthesize(*options(book, whole[0])).code == 0
+    assert numbers_of(whole[0]) == before
+
+
+def test_another_config_is_refused_before_anything_is_built(
+    whole, synthesize, book, monkeypatch
+):
+    monkeypatch.setattr(Language, "build", None)
+    outcome = synthesize(*options(book, whole[0]), "--batch-size", "3")
+    assert outcome.code == 2
+    assert "batch_size: 4 there, 3 now" in outcome.err
+    assert "--rows" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rows", "randon"], "did you mean 'random'"),
+        (["--rows", "random@x"], "random@8"),
+        (["--rows", "random+linear"], "no logits to mix"),
+        (["--rows", "random", "random"], "random twice"),
+        (["--rows", "random@3"], "num_heads"),
+        (["--seeds", "0"], "--seeds: got 0"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+)
+def test_mistakes_are_said_at_once(synthesize, book, tmp_path, arguments, message):
+    outcome = synthesize("smoke", "--data", book, "--workdir", tmp_path, *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert not list(tmp_path.iterdir())
+
+
+def row(name, *perplexities):
+    runs = [
+        {"seed": seed, "validation_perplexity": value}
+        for seed, value in enumerate(perplexities)
+    ]
+    return {"row": name, "runs": runs}
+
+
+@pytest.mark.parametrize(
+    ("softmax", "held"),
+    [
+        ((3.0, 3.1), "held (2 of 2 seeds)"),
+        ((3.0, 3.3), "cannot be told at this scale (1 of 2 seeds)"),
+        ((3.3, 3.3), "did not hold (0 of 2 seeds)"),
+    ],
+    ids=["all", "some", "none"],
+)
+def test_a_claim_is_looked_at_seed_by_seed(softmax, held):
+    rows = [row("softmax", *softmax), row("random", 3.2, 3.2)]
+    (claim,) = claims({"study": "language", "rows": rows})
+    assert claim.claim == "Random logits stay behind dot products"
+    assert claim.theirs == "LM1B perplexity: softmax 38.21, random 40.60"
+    assert claim.held == held
