@@ -121,10 +121,19 @@ THEIRS = {
 def claims(results: Mapping[str, Any]) -> list[Claim]:
     """The claims whose rows are all in the results."""
     rows = {row["row"]: row for row in results["rows"]}
-    return [
+    orders = [
         _claim(order, rows, results["study"])
         for order in ORDERS[results["study"]]
         if order.better in rows and order.worse in rows
+    ]
+    deviations = {name: _deviations(row) for name, row in rows.items()}
+    return [
+        *orders,
+        *(
+            _wider(name, deviations)
+            for name in ("random", "dense")
+            if deviations.get(name) and deviations.get("softmax")
+        ),
     ]
 
 
@@ -155,6 +164,30 @@ def _claim(order: Order, rows: Mapping[str, Any], study: str) -> Claim:
             WORDS,
             "length" if study == "speed" else "seed",
         ),
+    )
+
+
+def _deviations(row: Mapping[str, Any]) -> list[float]:
+    """Of the attention weights of each layer, where they were counted."""
+    return [
+        layer["deviation"]
+        for run in row.get("runs", ())
+        if (weights := run.get("weights"))
+        for stack, layers in weights.items()
+        if stack != "edges"
+        for layer in layers
+    ]
+
+
+def _wider(name: str, deviations: Mapping[str, list[float]]) -> Claim:
+    both = {each: deviations[each] for each in ("softmax", name)}
+    means = [f"{each} {fmean(values):.3f}" for each, values in both.items()]
+    return Claim(
+        f"Weights of {name} logits vary more within a layer than of dot products",
+        "Tay et al. 2021",
+        "figures of weights by layer, without numbers",
+        f"standard deviation: {', '.join(means)}",
+        verdict(*both.values(), WORDS, "layer"),
     )
 
 

@@ -30,6 +30,7 @@ from attn_jax.train import (
     cross_entropy,
     fit,
     init_train_state,
+    make_progress,
     make_train_step,
     read_metrics,
 )
@@ -94,9 +95,10 @@ class Classification:
 
     def corpus(self) -> dict[str, Any]:
         """What results say of the examples."""
+        data = self.config.data
         train, _, test = self.splits
         return {
-            "name": train.name,
+            "name": train.name if data is None else data.name,
             "classes": list(train.classes),
             "examples": {
                 name: len(split)
@@ -180,6 +182,7 @@ class Classification:
                 log_every=config.log_every,
                 checkpointer=checkpointer,
                 checkpoint_every=config.checkpoint_every,
+                progress=make_progress(workdir.path.name),
             )
         lines = read_metrics(workdir.path, name=RUN)
         test = self._judge(built, result.state.params, self.test)

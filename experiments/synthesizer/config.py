@@ -198,9 +198,9 @@ class ClassificationStudy(Training):
     features: Names = ()
     splits: tuple[str, str, str] = ("train[:95%]", "train[95%:]", "validation")
     vocab_size: int = 2000
-    length: int = 40
+    length: int = 56
     pooling: str = "mean"
-    steps: int = 600
+    steps: int = 800
     batch_size: int = 32
     num_layers: int = 2
     d_model: int = 64
@@ -227,7 +227,7 @@ class SpeedStudy(Study):
 
     kind: ClassVar[str] = "speed"
 
-    lengths: tuple[int, ...] = (64, 128, 256, 512, 1024)
+    lengths: tuple[int, ...] = (64, 256, 1024)
     tokens: int = 2048
     d_model: int = 128
     num_heads: int = 4

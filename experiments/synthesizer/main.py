@@ -102,6 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run(plan)
         except KeyboardInterrupt as error:
             return _interrupted(error, arguments)
+        except UserError as error:
+            return complain(error, 2)
         except FAILURES as error:
             return complain(error, 1)
     return 0

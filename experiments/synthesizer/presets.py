@@ -11,8 +11,10 @@ from experiments.synthesizer.config import (
     TranslationStudy,
 )
 
-_BYTES = LanguageStudy(preset="lm-bytes")
-_PIECES = replace(_BYTES, preset="lm-subwords", vocab_size=1024)
+_BYTES = LanguageStudy(preset="lm-bytes", batch_size=16, steps=1500, eval_every=250)
+_PIECES = replace(
+    _BYTES, preset="lm-subwords", vocab_size=1024, steps=1000, eval_every=200
+)
 
 # Data sets of tensorflow-datasets, and which of their features are the texts. Left out:
 # glue/stsb, whose labels are numbers; super_glue/record, whose answers are spans; and
@@ -113,6 +115,8 @@ PRESETS: dict[str, Study] = {
         _BYTES,
         preset="heads",
         rows=tuple(f"{row}@{n}" for row in ("random", "dense") for n in (2, 4, 8, 16)),
+        steps=800,
+        eval_every=200,
     ),
     "speed": SpeedStudy(preset="speed"),
     "lm1b": replace(

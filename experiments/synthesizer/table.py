@@ -115,12 +115,28 @@ def in_words(numbers: Mapping[str, Any]) -> str:
 
 
 def markdown(results: Mapping[str, Any]) -> str:
-    """The table as aligned Markdown, which reads well as plain text too."""
-    return aligned(columns(results), table(results))
+    """The table as aligned Markdown, and what the rows make of a sentence."""
+    rows = aligned(columns(results), table(results))
+    written = samples(results)
+    return f"{rows}\n```\n{written}\n```\n" if written else rows
+
+
+def samples(results: Mapping[str, Any]) -> str:
+    """A test sentence and its translation by each row's first seed; "" elsewhere."""
+    first = [(row["row"], row["runs"][0].get("samples")) for row in results["rows"]]
+    if not first or not all(found for _, found in first):
+        return ""
+    sentence = first[0][1][-1]
+    lines = [(name, sentence[name]) for name in ("source", "reference")]
+    lines += [(name, found[-1]["translation"]) for name, found in first]
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:{width}}  {text}" for name, text in lines)
 
 
 def show(results: Mapping[str, Any]) -> None:
     """Print the table: drawn in a terminal, as Markdown elsewhere."""
+    if results["study"] != "speed":
+        print(f"\n{samples(results)}", flush=True)
     show_table(columns(results), table(results))
     print("\n".join(notes(results)) + "\n")
 
@@ -184,17 +200,25 @@ def scale(results: Mapping[str, Any]) -> str:
     return (
         f"{commands} at commit {results['commit']}, {device['kind']} "
         f"({device['cores']} cores), jax {results['versions']['jax']}. "
-        f"{_model(config)} {_data(results)} {len(config['seeds'])} seeds. Training "
+        f"{_model(results)} {_data(results)} {_seeds(config)}. Training "
         f"took {results['seconds']['training'] / 60:.0f} minutes in all, compiling "
         f"{results['seconds']['compile'] / 60:.0f}.\n"
     )
 
 
-def _model(config: Mapping[str, Any]) -> str:
+def _model(results: Mapping[str, Any]) -> str:
+    config = results["config"]
+    layers = f"{config['num_layers']}"
+    stacks = 2 if results["study"] == "translation" else 1
     return (
-        f"{config['num_layers']} layers of width {config['d_model']} with "
+        f"{' + '.join([layers] * stacks)} layers of width {config['d_model']} with "
         f"{config['num_heads']} heads, {config['steps']:,} steps."
     )
+
+
+def _seeds(config: Mapping[str, Any]) -> str:
+    count = len(config["seeds"])
+    return f"{count} seed{'s' * (count > 1)}"
 
 
 def _data(results: Mapping[str, Any]) -> str:

@@ -188,6 +188,21 @@ def test_mistakes_are_said_at_once(synthesize, book, tmp_path, arguments, messag
     assert not list(tmp_path.iterdir())
 
 
+def weights(*deviations):
+    """Of a run that counted the attention weights of some layers of an encoder."""
+    return {"edges": [0, 1], "encoder": [{"deviation": d} for d in deviations]}
+
+
+def test_weights_are_looked_at_layer_by_layer():
+    rows = [row("softmax", 3.0, 3.0), row("dense", 3.1, 3.2)]
+    rows[0]["runs"][0]["weights"] = weights(0.1, 0.2)
+    rows[1]["runs"][0]["weights"] = weights(0.3, 0.1)
+    _, spread = claims({"study": "translation", "rows": rows})
+    assert spread.claim.startswith("Weights of dense logits vary more")
+    assert spread.ours == "standard deviation: softmax 0.150, dense 0.200"
+    assert spread.held == "cannot be told at this scale (1 of 2 layers)"
+
+
 def row(name, *perplexities):
     runs = [
         {"seed": seed, "validation_perplexity": value}

@@ -13,10 +13,11 @@ from attn_jax.data import load_tfds_labelled, load_tfds_pairs, load_tfds_texts
 from experiments import report
 from experiments.synthesizer import prepare
 from experiments.synthesizer.claims import claims
-from experiments.synthesizer.config import LanguageStudy
+from experiments.synthesizer.config import LanguageStudy, TranslationStudy
 from experiments.synthesizer.language import Language
 from experiments.synthesizer.presets import PRESETS, TASKS
 from experiments.synthesizer.table import table
+from experiments.synthesizer.translation import Translation
 from experiments.translation import corpus
 
 WORDS = {"train": 12, "valid": 4, "test": 6}
@@ -59,7 +60,32 @@ def test_translation(synthesize, tmp_path, monkeypatch):
     assert (tmp_path / "figures" / "attention_weights.png").stat().st_size > 5_000
     text = section(results, tmp_path)
     assert "28.47" in text
+    assert "random+softmax  " in text.split("```")[1]
     assert "synthesizer-translation-attention_weights.png" in text
+
+
+def folder(tmp_path, source, target):
+    """Sentence pairs, the same ones to train, to validate and to test on."""
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.en").write_text("".join(f"{line}\n" for line in source))
+        (tmp_path / f"{split}.de").write_text("".join(f"{line}\n" for line in target))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("cut", "kept"), [(False, 2), (True, 3)])
+def test_long_sources_are_left_out_or_cut(tmp_path, cut, kept):
+    source, target = ["abc", "ab", "abcdefgh", "a"], ["xy", "x", "y", "abcdefgh"]
+    study = TranslationStudy(
+        data=folder(tmp_path, source, target),
+        vocab_size=259,
+        max_length=6,
+        max_tokens=24,
+        cut_sources=cut,
+    )
+    task = Translation(study)
+    assert (task.data.train.num_pairs, len(task.test)) == (kept, kept)
+    (batch,) = task.data.train.in_order()
+    assert batch.source_real.sum(axis=1).max() == (6 if cut else 4)
 
 
 def test_sentences(synthesize, tmp_path):
