@@ -128,7 +128,7 @@ class PreparedSet:
             fail("name", repr(name), expected, remedy)
 
     def _from_files(self, error: ImportError) -> Any:
-        """A set whose own code needs TensorFlow, such as super_glue, as it is on disk."""
+        """A set whose own code needs TensorFlow, such as super_glue, by its files."""
         from tensorflow_datasets.core import read_only_builder
 
         try:
@@ -137,8 +137,8 @@ class PreparedSet:
             raise ImportError(
                 f"name: got {self.name!r}, which isn't prepared and whose code needs a "
                 f"package that isn't installed ({str(error).splitlines()[-1]}); "
-                "expected a prepared set, which can be read without TensorFlow; install "
-                "it to prepare the set, with file_format='array_record'"
+                "expected a prepared set, which can be read without TensorFlow; "
+                "install it to prepare the set, with file_format='array_record'"
             ) from error
 
     def _not_prepared(self) -> NoReturn:

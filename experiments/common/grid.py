@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.common.errors import fail
 from experiments.common.workdir import InUseError, Workdir
 
 RUN = "run"
 
 
-class Runs:
+class Grid:
     """The runs in a directory, all of one config.
 
     Args:
@@ -32,6 +33,17 @@ class Runs:
     ) -> None:
         self.root, self.config = root, config
         self._may_differ = may_differ
+
+    @contextlib.contextmanager
+    def claim(self, config: dict[str, Any]) -> Iterator[None]:
+        """Make the directory; nobody is kept out, since each run has one of its own."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            expected = "a directory that can be written to"
+            got = f"{self.root} ({error.strerror})"
+            fail("workdir", got, expected, "pass another --workdir")
+        yield
 
     def of(self, row: str, seed: int) -> Workdir:
         """The work directory of a run."""
@@ -63,7 +75,6 @@ class Runs:
     @contextlib.contextmanager
     def joining(self) -> Iterator[None]:
         """One process at a time: the last one to join sees what all have finished."""
-        self.root.mkdir(parents=True, exist_ok=True)
         with (self.root / ".lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

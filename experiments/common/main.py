@@ -14,7 +14,6 @@ from attn_jax.train import (
 from experiments.common import provenance
 from experiments.common.errors import UserError
 from experiments.common.interrupts import complain, sigterm_interrupts
-from experiments.common.workdir import Workdir
 
 MISTAKES = (UserError, ValueError, TypeError, OSError, ImportError)
 # Numbers that are not finite, in training or in what a model writes, are the last.
@@ -26,11 +25,19 @@ FAILURES = (
 )
 
 
+class Place(Protocol):
+    """Where a program writes: a `Workdir`, or a `Grid` of them."""
+
+    def claim(self, config: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
+        """Begin to write there, or raise."""
+        ...
+
+
 class Plan(Protocol):
     """All that is known before anything is computed."""
 
     @property
-    def workdir(self) -> Workdir: ...
+    def workdir(self) -> Place: ...
 
     def shared_config(self) -> dict[str, Any]:
         """What all commands in the work directory have in common."""

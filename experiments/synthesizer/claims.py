@@ -159,8 +159,7 @@ def _claim(order: Order, rows: Mapping[str, Any], study: str) -> Claim:
         order.theirs or _of_table_2(both, study),
         f"{BASES[study].title}: {', '.join(means)}",
         verdict(
-            [better[key] for key in shared],
-            [worse[key] for key in shared],
+            [(better[key], worse[key]) for key in shared],
             WORDS,
             "length" if study == "speed" else "seed",
         ),
@@ -187,7 +186,7 @@ def _wider(name: str, deviations: Mapping[str, list[float]]) -> Claim:
         "Tay et al. 2021",
         "figures of weights by layer, without numbers",
         f"standard deviation: {', '.join(means)}",
-        verdict(*both.values(), WORDS, "layer"),
+        verdict(list(zip(*both.values(), strict=True)), WORDS, "layer"),
     )
 
 

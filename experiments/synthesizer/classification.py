@@ -21,22 +21,18 @@ from attn_jax.data import (
 from attn_jax.models import Encoder, EncoderConfig
 from attn_jax.ops import masks
 from attn_jax.train import (
-    Checkpointer,
-    MetricLogger,
-    TrainState,
     TrainStep,
     adamw,
     cosine_schedule,
     cross_entropy,
-    fit,
     init_train_state,
     make_progress,
     make_train_step,
-    read_metrics,
 )
+from experiments.common.compiling import StepCost, compile_step
 from experiments.common.errors import UserError
-from experiments.common.runs import RUN
-from experiments.common.speed import speed
+from experiments.common.grid import RUN
+from experiments.common.runs import seconds_of_training, train_run
 from experiments.common.workdir import Workdir
 from experiments.synthesizer.config import ClassificationStudy
 from experiments.synthesizer.rows import Row, trained_parameters
@@ -55,6 +51,7 @@ class Program(NamedTuple):
     train_step: TrainStep
     optimizer: Any
     sums: Any
+    cost: StepCost
 
 
 class Classification:
@@ -129,7 +126,7 @@ class Classification:
         )
 
     def build(self, row: Row) -> Program:
-        """What the seeds of a row share, compiled when it is first needed."""
+        """What the seeds of a row share, with the training step compiled."""
         config, model = self.config, self.model(row)
         graph, _ = nnx.split(nnx.eval_shape(lambda: Encoder(model, rngs=nnx.Rngs(0))))
         schedule = cosine_schedule(
@@ -159,50 +156,41 @@ class Classification:
             return total, jnp.sum(batch.weights * right), weight
 
         step = make_train_step(loss, optimizer, schedule=schedule)
-        return Program(model, step, optimizer, sums)
+        params = nnx.state(Encoder(model, rngs=nnx.Rngs(0)))
+        batch = self.train_side.batch(0, seed=0, batch_size=config.batch_size)
+        cost = compile_step(step, init_train_state(params, optimizer, seed=0), batch)
+        return Program(model, step, optimizer, sums, cost)
 
     def train(self, built: Program, seed: int, workdir: Workdir) -> dict[str, Any]:
         """The numbers of a run, trained from where it was left."""
-        config = self.config
-        with (
-            MetricLogger(workdir.path, name=RUN) as logger,
-            Checkpointer(workdir.checkpoints(RUN)) as checkpointer,
-        ):
-            state = self._start(built, seed, checkpointer)
-            result = fit(
-                state,
-                built.train_step,
-                lambda step: self.train_side.batch(
-                    step, seed=seed, batch_size=config.batch_size
-                ),
-                num_steps=config.steps,
-                evaluate=lambda params: self._judge(built, params, self.valid),
-                eval_every=config.eval_every,
-                logger=logger,
-                log_every=config.log_every,
-                checkpointer=checkpointer,
-                checkpoint_every=config.checkpoint_every,
-                progress=make_progress(workdir.path.name),
-            )
-        lines = read_metrics(workdir.path, name=RUN)
-        test = self._judge(built, result.state.params, self.test)
-        model, compiling = built.model, result.compile_seconds
+        config, model = self.config, built.model
+        params = nnx.state(Encoder(model, rngs=nnx.Rngs(seed)))
+        trained = train_run(
+            RUN,
+            seed,
+            init_train_state(params, built.optimizer, seed=seed),
+            built.train_step,
+            lambda step: self.train_side.batch(
+                step, seed=seed, batch_size=config.batch_size
+            ),
+            evaluate=lambda params: self._judge(built, params, self.valid),
+            measures=(LOSS, ACCURACY),
+            pace=config,
+            workdir=workdir,
+            progress=make_progress(workdir.path.name),
+        )
+        test = self._judge(built, trained.params, self.test)
+        seconds = seconds_of_training(trained.lines, config.batch_size, config.steps)
         return {
             "steps": config.steps,
             "parameters": trained_parameters(lambda: Encoder(model, rngs=nnx.Rngs(0))),
             "test_accuracy": test[ACCURACY],
             "test_loss": test[LOSS],
-            "curve": [[line["step"], line[LOSS]] for line in lines if LOSS in line],
-            **speed(lines, tokens=config.batch_size, steps=config.steps),
-            "compile_seconds": compiling if math.isfinite(compiling) else 0.0,
+            "curve": [[point["step"], point[LOSS]] for point in trained.curve],
+            "tokens_per_second": seconds and config.steps * config.batch_size / seconds,
+            "training_seconds": seconds,
+            "compile_seconds": built.cost.compile_seconds,
         }
-
-    def _start(self, built: Program, seed: int, checkpointer: Any) -> TrainState:
-        params = nnx.state(Encoder(built.model, rngs=nnx.Rngs(seed)))
-        state = init_train_state(params, built.optimizer, seed=seed)
-        if checkpointer.latest_step() is None:
-            return state
-        return checkpointer.restore(state)
 
     def _judge(
         self, built: Program, params: PyTree, split: LabelledBatches

@@ -75,9 +75,8 @@ class Language:
     ) -> dict[str, Any]:
         """The numbers of a run, trained from where it was left."""
         model, program = built
-        name = training.run_name(model, seed)
-        progress = make_progress(name)
-        numbers = training.train(
+        progress = make_progress(workdir.path.name)
+        _, numbers = training.train_on(
             model, seed, program, self.config, self.text, workdir, progress
         )
         bits = numbers[training.BITS]

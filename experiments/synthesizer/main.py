@@ -1,21 +1,12 @@
 """Trains every row with every seed, and shows what came out."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from attn_jax.train import (
-    CheckpointMismatchError,
-    CheckpointReadError,
-    CheckpointWriteError,
-    NonFiniteError,
-    TrainingInterrupted,
-)
 from experiments.common import provenance
-from experiments.common.errors import UserError
-from experiments.common.interrupts import complain, sigterm_interrupts
-from experiments.common.runs import Runs
+from experiments.common.grid import Grid
+from experiments.common.main import run_program
 from experiments.common.workdir import Workdir, write_json
 from experiments.synthesizer import plot, results, speed, table
 from experiments.synthesizer.classification import Classification
@@ -26,19 +17,13 @@ from experiments.synthesizer.config import (
     ClassificationStudy,
     LanguageStudy,
     SpeedStudy,
+    Study,
     Training,
     TranslationStudy,
 )
 from experiments.synthesizer.language import Language
 from experiments.synthesizer.rows import Row, parse_rows
 from experiments.synthesizer.translation import Translation
-
-FAILURES = (
-    CheckpointMismatchError,
-    CheckpointReadError,
-    CheckpointWriteError,
-    NonFiniteError,
-)
 
 
 class Task(Protocol):
@@ -72,89 +57,81 @@ TASKS: dict[type[Training], Any] = {
 }
 
 
-class Plan(NamedTuple):
-    """All that is known before anything is computed."""
+class SpeedPlan(NamedTuple):
+    """The study that trains nothing."""
+
+    config: SpeedStudy
+    command: str
+    workdir: Workdir
+
+    def shared_config(self) -> dict[str, Any]:
+        return self.config.shared()
+
+    def run(self) -> None:
+        """Measure, then show the results."""
+        _show(speed.measure(self.config, self.command), self.workdir.path)
+
+
+class TrainingPlan(NamedTuple):
+    """A study that trains: all that is known before anything is computed."""
 
     config: Training
     command: str
     rows: list[Row]
     task: Task
-    runs: Runs
+    workdir: Grid
+
+    def shared_config(self) -> dict[str, Any]:
+        """What all runs in the work directory have in common."""
+        return self.workdir.config
+
+    def run(self) -> None:
+        """Train what nobody has trained, then show what there is by now."""
+        elsewhere = [
+            f"{row.name}, seed {seed}"
+            for row in self.rows
+            for seed, numbers in _train_row(row, self)
+            if numbers is None
+        ]
+        with self.workdir.joining():
+            if done := self.workdir.finished(ROWS):
+                found = results.assemble(self.config, self.task.corpus(), done)
+                _show(found, self.workdir.root)
+        if elsewhere:
+            print(
+                f"Another process is training {'; '.join(elsewhere)}. When it has "
+                "finished, its table has these rows too."
+            )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a study and return the exit code.
-
-    0: the table is there. 1: the training failed. 2: a mistake on the command line.
-    130: interrupted by Ctrl-C or SIGTERM.
-    """
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    with sigterm_interrupts():
-        try:
-            try:
-                config = parse(arguments)
-                command = provenance.command(PROGRAM, arguments)
-                if isinstance(config, SpeedStudy):
-                    return _measure(config, command)
-                plan = prepare(config, command)
-            except (UserError, ValueError, TypeError, OSError, ImportError) as error:
-                return complain(error, 2)
-            run(plan)
-        except KeyboardInterrupt as error:
-            return _interrupted(error, arguments)
-        except UserError as error:
-            return complain(error, 2)
-        except FAILURES as error:
-            return complain(error, 1)
-    return 0
+    """Run a study and return the exit code, as `run_program` says."""
+    return run_program(PROGRAM, arguments, prepare, lambda plan: plan.run())
 
 
-def prepare(config: Training, command: str) -> Plan:
+def prepare(arguments: Sequence[str]) -> SpeedPlan | TrainingPlan:
     """Everything that can be wrong, looked at before anything is computed."""
+    config: Study = parse(arguments)
+    command = provenance.command(PROGRAM, arguments)
     rows = parse_rows(config.rows)
+    if isinstance(config, SpeedStudy):
+        speed.check(rows, config)
+        workdir = Workdir(config.directory(), MAY_DIFFER)
+        workdir.check(config.shared())
+        return SpeedPlan(config, command, workdir)
+    assert isinstance(config, Training)
     task = TASKS[type(config)](config)
     for row in rows:
         task.model(row)
     shared = {**config.shared(), **task.fingerprints()}
-    runs = Runs(config.directory(), shared, MAY_DIFFER)
-    runs.check()
-    return Plan(config, command, rows, task, runs)
+    grid = Grid(config.directory(), shared, MAY_DIFFER)
+    grid.check()
+    return TrainingPlan(config, command, rows, task, grid)
 
 
-def run(plan: Plan) -> None:
-    """Train what nobody has trained, then write and show what there is by now."""
-    elsewhere = [
-        f"{row.name}, seed {seed}"
-        for row in plan.rows
-        for seed, numbers in _train_row(row, plan)
-        if numbers is None
-    ]
-    with plan.runs.joining():
-        if done := plan.runs.finished(ROWS):
-            found = results.assemble(plan.config, plan.task.corpus(), done)
-            _show(found, plan.config.directory())
-    if elsewhere:
-        print(
-            f"Another process is training {'; '.join(elsewhere)}. When it has "
-            "finished, its table has these rows too."
-        )
-
-
-def _measure(config: SpeedStudy, command: str) -> int:
-    """The study that trains nothing."""
-    _show(speed.measure(config, command), config.directory())
-    return 0
-
-
-def _show(found: dict[str, Any], directory: Path) -> None:
-    """Write results, draw their figures, print their table."""
-    write_json(directory / "results.json", found)
-    plot.draw(found, directory / "figures")
-    table.show(found)
-    print(f"Numbers and figures: {directory}/results.json, {directory}/figures/")
-
-
-def _train_row(row: Row, plan: Plan) -> Iterator[tuple[int, dict[str, Any] | None]]:
+def _train_row(
+    row: Row, plan: TrainingPlan
+) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """Each seed with its numbers; the row is built when a seed needs it."""
     built = None
 
@@ -170,19 +147,16 @@ def _train_row(row: Row, plan: Plan) -> Iterator[tuple[int, dict[str, Any] | Non
         return {**plan.task.train(built, seed, workdir), **origin}
 
     for seed in range(plan.config.seeds):
-        numbers = plan.runs.train(row.name, seed, train)
+        numbers = plan.workdir.train(row.name, seed, train)
         if numbers is not None:
             print(f"{row.name}, seed {seed}: {table.in_words(numbers)}", flush=True)
         yield seed, numbers
 
 
-def _interrupted(error: KeyboardInterrupt, arguments: Sequence[str]) -> int:
-    """Say what is safe, and how to go on."""
-    said = isinstance(error, TrainingInterrupted)
-    print(
-        f"\n{error if said else 'Interrupted between two trainings'}\n"
-        "Finished runs are kept. To go on:\n"
-        f"  {provenance.command(PROGRAM, arguments)}",
-        file=sys.stderr,
-    )
-    return 130
+def _show(found: dict[str, Any], directory: Path) -> None:
+    """Write results, draw their figures, print their table."""
+    found = {**found, "figures": list(plot.figures(found))}
+    write_json(directory / "results.json", found)
+    plot.draw(found, directory / "figures")
+    table.show(found)
+    print(f"Numbers and figures: {directory}/results.json, {directory}/figures/")

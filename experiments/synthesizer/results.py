@@ -27,7 +27,7 @@ def assemble(
         "experiment": "synthesizer",
         "study": config.kind,
         "preset": config.preset,
-        "commands": sorted({run["command"] for run in runs}),
+        "command": "; ".join(sorted({run["command"] for run in runs})),
         "config": {**config.shared(), "seeds": sorted({run["seed"] for run in runs})},
         "corpus": dict(corpus),
         "versions": provenance.versions(),

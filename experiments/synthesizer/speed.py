@@ -1,6 +1,6 @@
 """The study of speed: one attention layer of each row, against the length."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import median
 from typing import Any
@@ -35,13 +35,19 @@ def measure(config: SpeedStudy, command: str) -> dict[str, Any]:
         "experiment": "synthesizer",
         "study": config.kind,
         "preset": config.preset,
-        "commands": [command],
+        "command": command,
         "config": {**config.shared(), "seeds": [0]},
         "versions": provenance.versions(),
         "device": provenance.device(),
         "commit": provenance.commit(),
         "rows": [_row(row, config, measured) for row in rows],
     }
+
+
+def check(rows: Sequence[Row], config: SpeedStudy) -> None:
+    """Raise for a layer that can't be built."""
+    for row in rows:
+        _attention(row, size_of(config, max(config.lengths)))
 
 
 def size_of(config: SpeedStudy, n: int) -> Size:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from experiments.common import provenance
 from experiments.synthesizer.speed import megabytes, milliseconds
 
 BOTH = "both"
@@ -45,12 +46,10 @@ def notes(results: Mapping[str, Any]) -> list[str]:
 
 def scale(results: Mapping[str, Any]) -> str:
     """What was measured, where and with what."""
-    config, device = results["config"], results["device"]
-    commands = ", ".join(f"`{command}`" for command in results["commands"])
+    config = results["config"]
     return (
-        f"{commands} at commit {results['commit']}, {device['kind']} "
-        f"({device['cores']} cores), jax {results['versions']['jax']}. One layer of "
-        f"width {config['d_model']} with {config['num_heads']} heads, float32.\n"
+        f"{provenance.sentence(results)} One layer of width {config['d_model']} with "
+        f"{config['num_heads']} heads, float32.\n"
     )
 
 

@@ -1,10 +1,11 @@
 """The table at the end, made from results alone."""
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any, NamedTuple
 
-from experiments.common.tables import aligned, show_table
+from experiments.common import provenance
+from experiments.common.live import rate
+from experiments.common.tables import aligned, mean_and_spread, show_table
 from experiments.synthesizer import speed_table
 from experiments.synthesizer.paper import TABLE, UNKNOWN
 
@@ -72,8 +73,8 @@ def columns(results: Mapping[str, Any]) -> tuple[str, ...]:
     ours = [measure.title for measure in MEASURES[results["study"]]]
     paper = PAPERS.get(results["study"])
     theirs = (f"paper: {paper[0]}", "paper: parameters") if paper else ()
-    rate = TOKENS.get(results["study"], "tokens/s")
-    return ("row", *ours, "parameters", rate, *theirs)
+    speed = TOKENS.get(results["study"], "tokens/s")
+    return ("row", *ours, "parameters", speed, *theirs)
 
 
 def table(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -84,23 +85,19 @@ def table(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     return [
         (
             row["row"],
-            *(spread(row, measure) for measure in MEASURES[results["study"]]),
+            *(_said(row, measure) for measure in MEASURES[results["study"]]),
             f"{row['parameters']:,}",
-            _rate(row),
+            rate(row),
             *(paper[1](TABLE.get(row["row"], UNKNOWN)) if paper else ()),
         )
         for row in results["rows"]
     ]
 
 
-def spread(row: Mapping[str, Any], measure: Measure) -> str:
+def _said(row: Mapping[str, Any], measure: Measure) -> str:
     """The mean over seeds, half their range, and how many there are."""
     values = [run[measure.key] for run in row["runs"]]
-    mean = f"{fmean(values):{measure.form}}"
-    if len(values) == 1:
-        return mean
-    half = (max(values) - min(values)) / 2
-    return f"{mean} ± {half:{measure.form}} (n={len(values)})"
+    return mean_and_spread(values, f"{{:{measure.form}}}")
 
 
 def in_words(numbers: Mapping[str, Any]) -> str:
@@ -195,14 +192,11 @@ def scale(results: Mapping[str, Any]) -> str:
     """How large the runs were, where and with what."""
     if results["study"] == "speed":
         return speed_table.scale(results)
-    config, device = results["config"], results["device"]
-    commands = ", ".join(f"`{command}`" for command in results["commands"])
+    config, seconds = results["config"], results["seconds"]
     return (
-        f"{commands} at commit {results['commit']}, {device['kind']} "
-        f"({device['cores']} cores), jax {results['versions']['jax']}. "
-        f"{_model(results)} {_data(results)} {_seeds(config)}. Training "
-        f"took {results['seconds']['training'] / 60:.0f} minutes in all, compiling "
-        f"{results['seconds']['compile'] / 60:.0f}.\n"
+        f"{provenance.sentence(results)} {_model(results)} {_data(results)} "
+        f"{_seeds(config)}. Training took {seconds['training'] / 60:.0f} minutes in "
+        f"all, compiling {seconds['compile'] / 60:.0f}.\n"
     )
 
 
@@ -242,8 +236,3 @@ def _data(results: Mapping[str, Any]) -> str:
         f"{corpus['epochs']:.1f} epochs of {corpus['training_pairs']:,} pairs "
         f"({corpus['name']}) of up to {config['max_length']} pieces a side."
     )
-
-
-def _rate(row: Mapping[str, Any]) -> str:
-    rate = row["tokens_per_second"]
-    return "-" if rate is None else f"{rate:,.0f}"

@@ -70,7 +70,7 @@ def test_results_have_every_row_and_seed(whole):
         assert [run["seed"] for run in row["runs"]] == [0, 1]
         first, second = (run["validation_perplexity"] for run in row["runs"])
         assert 1 < first != second < 400
-    assert results["commands"][0].startswith("python -m experiments.synthesizer smoke")
+    assert results["command"].startswith("python -m experiments.synthesizer smoke")
     assert table.markdown(results) in outcome.out
     assert "(n=2)" in outcome.out
     for name in plot.figures(results):
