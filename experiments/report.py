@@ -71,7 +71,7 @@ def _section(results: Mapping[str, Any]) -> str:
     claims = papers.claims(results)
     figures = [
         f"![{name}](figures/{_figure(results, name).name})"
-        for name in results.get("figures", _module(results, "plot").FIGURES)
+        for name in results.get("figures") or _module(results, "plot").FIGURES
     ]
     parts = [
         f"## {results['experiment']}, {_title(results)}",

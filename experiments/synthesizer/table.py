@@ -120,9 +120,9 @@ def markdown(results: Mapping[str, Any]) -> str:
 
 def samples(results: Mapping[str, Any]) -> str:
     """A test sentence and its translation by each row's first seed; "" elsewhere."""
-    first = [(row["row"], row["runs"][0].get("samples")) for row in results["rows"]]
-    if not first or not all(found for _, found in first):
+    if results["study"] != "translation":
         return ""
+    first = [(row["row"], row["runs"][0]["samples"]) for row in results["rows"]]
     sentence = first[0][1][-1]
     lines = [(name, sentence[name]) for name in ("source", "reference")]
     lines += [(name, found[-1]["translation"]) for name, found in first]
@@ -132,8 +132,8 @@ def samples(results: Mapping[str, Any]) -> str:
 
 def show(results: Mapping[str, Any]) -> None:
     """Print the table: drawn in a terminal, as Markdown elsewhere."""
-    if results["study"] != "speed":
-        print(f"\n{samples(results)}", flush=True)
+    if written := samples(results):
+        print(f"\n{written}\n", flush=True)
     show_table(columns(results), table(results))
     print("\n".join(notes(results)) + "\n")
 

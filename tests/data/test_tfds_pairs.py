@@ -75,8 +75,7 @@ def test_what_is_not_prepared_raises_at_once_with_the_command(tmp_path, no_netwo
     assert time.perf_counter() - began < 5
     assert (
         'python -c "import tensorflow_datasets as tfds, '
-        "tensorflow_datasets.summarization, tensorflow_datasets.text, "
-        "tensorflow_datasets.translate; "
+        "tensorflow_datasets.summarization, tensorflow_datasets.translate; "
         f"tfds.builder('{WMT}', file_format='array_record', data_dir='{tmp_path}')"
         '.download_and_prepare()"'
     ) in str(error.value)

@@ -79,7 +79,7 @@ def test_long_sources_are_left_out_or_cut(tmp_path, cut, kept):
         data=folder(tmp_path, source, target),
         vocab_size=259,
         max_length=6,
-        max_tokens=24,
+        max_tokens=48,
         cut_sources=cut,
     )
     task = Translation(study)
