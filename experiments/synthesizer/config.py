@@ -20,9 +20,9 @@ rows of one size.) What is not trained is not counted.
 
     study               what                                          minutes on 1 core
     translation         help pages, English to German, short pairs    45
-    lm-bytes            Python's standard library, byte by byte       20
+    lm-bytes            Python's standard library, byte by byte       25
     lm-subwords         the same in 1,024 pieces                      25
-    snippets            film reviews, good or bad, an encoder         15
+    snippets            film reviews, good or bad, an encoder         20
     heads               random and dense with 2, 4, 8, 16 heads       15
     speed               a layer's time and memory against length      3
     smoke               two rows on bytes, a few steps                under 1
@@ -200,7 +200,7 @@ class ClassificationStudy(Training):
     vocab_size: int = 2000
     length: int = 56
     pooling: str = "mean"
-    steps: int = 800
+    steps: int = 600
     batch_size: int = 32
     num_layers: int = 2
     d_model: int = 64

@@ -22,6 +22,7 @@ from experiments.synthesizer.config import (
     TranslationStudy,
 )
 from experiments.synthesizer.language import Language
+from experiments.synthesizer.presets import PRESETS
 from experiments.synthesizer.rows import Row, parse_rows
 from experiments.synthesizer.translation import Translation
 
@@ -94,7 +95,8 @@ class TrainingPlan(NamedTuple):
             if numbers is None
         ]
         with self.workdir.joining():
-            if done := self.workdir.finished(ROWS):
+            order = (*ROWS, *PRESETS[self.config.preset].rows)
+            if done := self.workdir.finished(order):
                 found = results.assemble(self.config, self.task.corpus(), done)
                 _show(found, self.workdir.root)
         if elsewhere:

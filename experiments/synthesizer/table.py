@@ -71,7 +71,7 @@ def columns(results: Mapping[str, Any]) -> tuple[str, ...]:
     if results["study"] == "speed":
         return speed_table.columns(results)
     ours = [measure.title for measure in MEASURES[results["study"]]]
-    paper = PAPERS.get(results["study"])
+    paper = _paper(results)
     theirs = (f"paper: {paper[0]}", "paper: parameters") if paper else ()
     speed = TOKENS.get(results["study"], "tokens/s")
     return ("row", *ours, "parameters", speed, *theirs)
@@ -81,7 +81,7 @@ def table(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """The cells, one tuple a row, in the order of the columns."""
     if results["study"] == "speed":
         return speed_table.table(results)
-    paper = PAPERS.get(results["study"])
+    paper = _paper(results)
     return [
         (
             row["row"],
@@ -92,6 +92,12 @@ def table(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
         )
         for row in results["rows"]
     ]
+
+
+def _paper(results: Mapping[str, Any]) -> Any:
+    """The paper's column, where it has a number for one of the rows."""
+    known = any(row["row"] in TABLE for row in results["rows"])
+    return PAPERS.get(results["study"]) if known else None
 
 
 def _said(row: Mapping[str, Any], measure: Measure) -> str:
@@ -157,7 +163,7 @@ def notes(results: Mapping[str, Any]) -> list[str]:
 
 
 def _of_the_paper(results: Mapping[str, Any]) -> Sequence[str]:
-    if results["study"] not in PAPERS:
+    if _paper(results) is None:
         return []
     return [
         "paper: Tay et al. 2021, table 2, on other data at another scale, so that only "
