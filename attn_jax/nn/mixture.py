@@ -13,6 +13,7 @@ from attn_jax.nn.core import ALL_MASKS, Core, Mechanism
 from attn_jax.nn.softmax import Softmax
 from attn_jax.nn.synthesizer import RandomSynthesizer
 from attn_jax.ops import mix_logits
+from attn_jax.ops._shapes import compute_dtype
 
 if TYPE_CHECKING:
     from attn_jax.nn.attention_config import AttentionConfig
@@ -129,11 +130,15 @@ class MixtureCore(Core):
         self.alpha = nnx.Param(jnp.zeros(shape, config.param_dtype)) if learnt else None
 
     def alphas(self) -> Float[Array, "*layers h k"]:
-        """The members' weights in each head; stacked layers are axes in front."""
+        """The members' weights in each head, in at least float32.
+
+        Stacked layers are axes in front.
+        """
         normalize, k = self.mechanism.normalize, len(self.mechanism.members)
         if self.alpha is None:
-            return jnp.ones((self.config.num_heads, k))
+            return jnp.ones((self.config.num_heads, k), jnp.float32)
         alpha = self.alpha[...]
+        alpha = alpha.astype(compute_dtype(alpha))
         if normalize == "sigmoid":
             # σ(-α) keeps the digits that 1 - σ(α) loses.
             return jax.nn.sigmoid(jnp.concatenate([alpha, -alpha], axis=-1))

@@ -44,6 +44,13 @@ def run(module, x):
     return light_jit(lambda x: module(x, mask=masks.causal()))(x)
 
 
+def logits_of(core, x):
+    """Of every token over all of them, as they stand."""
+    x = jnp.asarray(x)
+    around = {"positions": None, "seen": None}
+    return core.logits(x, core.keys(x, None), x.shape[-2], **around)
+
+
 def test_a_fixed_random_synthesizer_is_state_but_no_parameter():
     learnt, fixed = built("random"), built("random", trainable=False)
     _, params, rest = nnx.split(fixed, nnx.Param, ...)
@@ -86,7 +93,8 @@ def test_initial_logits_have_the_std_asked_for(name, std):
         logits = np.asarray(core.random[...])
     else:
         assert core.r1.shape == core.r2.shape == (8, 64, 8)
-        logits = np.einsum("hir,hjr->hij", core.r1[...], core.r2[...])
+        logits = np.asarray(logits_of(core, np.zeros((64, 8))))
+        assert len(np.unique(logits[0], axis=0)) == 64
         assert np.any(core.r1[...] != core.r2[...])
     assert logits.std() == pytest.approx(std, rel=0.1)
     assert abs(logits.mean()) < 0.05 * std
@@ -103,13 +111,6 @@ def test_a_random_synthesizer_without_noise_averages_values():
 def test_rank_of_a_factorized_random_synthesizer():
     core = built("factorized_random", rank=3).mechanism
     assert core.r1.shape == (2, LONGEST, 3)
-
-
-def logits(core, x):
-    """Of every token over all of them, as they stand."""
-    x = jnp.asarray(x)
-    around = {"positions": None, "seen": None}
-    return core.logits(x, core.keys(x, None), x.shape[-2], **around)
 
 
 DENSE_OPTIONS = [
@@ -158,7 +159,7 @@ def test_factors_of_a_factorized_dense_synthesizer(length, options, factors, x64
     x = normal(0, B, length, M, dtype=np.float64)
     assert params["w2"].shape[-1] == sum(factors)
     want = oracle.factorized_dense(params, x, x, a=factors[0])[..., :length]
-    assert_close(light_jit(lambda x: logits(module.mechanism, x))(x), want, 1e-12)
+    assert_close(light_jit(lambda x: logits_of(module.mechanism, x))(x), want, 1e-12)
 
 
 @pytest.mark.parametrize("length", range(1, 61))
@@ -235,7 +236,7 @@ def mixed(*members, **options):
 def parts(module, x):
     """The logits of each member of a mixture, with the axes of the batch."""
     h, t = module.config.num_heads, x.shape[-2]
-    each = [logits(core, x) for core in module.mechanism.members]
+    each = [logits_of(core, x) for core in module.mechanism.members]
     return [np.broadcast_to(part, (len(x), h, t, t)) for part in each]
 
 
@@ -245,7 +246,7 @@ def test_a_mixture_starts_with_equal_weights_that_sum_to_one():
     assert module.mechanism.alpha.shape == (2, 2)
     np.testing.assert_array_equal(module.mechanism.alphas(), 0.5)
     one, two = parts(module, x)
-    assert_close(logits(module.mechanism, x), 0.5 * one + 0.5 * two, F32)
+    assert_close(logits_of(module.mechanism, x), 0.5 * one + 0.5 * two, F32)
 
 
 def test_a_plain_sum_adds_the_logits():
@@ -253,7 +254,7 @@ def test_a_plain_sum_adds_the_logits():
     module, x = attention(mechanism=kind), normal(0, B, SHORT, M)
     assert module.mechanism.alpha is None
     np.testing.assert_array_equal(module.mechanism.alphas(), np.ones((H, 2)))
-    assert_close(logits(module.mechanism, x), sum(parts(module, x)), F32)
+    assert_close(logits_of(module.mechanism, x), sum(parts(module, x)), F32)
 
 
 def test_a_pair_shares_one_sigmoid_a_head():
@@ -267,7 +268,17 @@ def test_a_pair_shares_one_sigmoid_a_head():
     assert_close(module.mechanism.alphas(), alphas, F32)
     one, two = parts(module, x)
     want = oracle_synthesizer.mixture([one, two], alphas)
-    assert_close(logits(module.mechanism, x), want, F32)
+    assert_close(logits_of(module.mechanism, x), want, F32)
+
+
+@pytest.mark.parametrize("normalize", ["softmax", "sigmoid", "sum"])
+def test_alphas_are_computed_in_float32(normalize, x64):
+    """Rounded to bfloat16, three equal ones sum to 1.002; 64 bits nobody asked for."""
+    kind = mixed(nn.RandomSynthesizer(), nn.Softmax(), normalize=normalize)
+    alphas = jax.eval_shape(
+        lambda: attention(mechanism=kind, param_dtype=jnp.bfloat16).mechanism.alphas()
+    )
+    assert alphas.dtype == jnp.float32
 
 
 @pytest.mark.parametrize("name", ["softmax", "random", "factorized_dense"])
