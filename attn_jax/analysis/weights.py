@@ -65,19 +65,27 @@ def weight_histogram(
     visible = as_mask(mask).allowed(*weights.shape[-2:])
     ndim = max(visible.ndim, weights.ndim)
     shape = jnp.broadcast_shapes(lift(visible, ndim).shape, lift(weights, ndim).shape)
-    counted = jnp.broadcast_to(lift(visible, ndim), shape).astype(weights.dtype)
+    counted = jnp.broadcast_to(lift(visible, ndim), shape)
     # What is forbidden may hold anything, and 0 · NaN is NaN.
-    spread = jnp.where(counted > 0, jnp.broadcast_to(lift(weights, ndim), shape), 0)
-    total = jnp.maximum(jnp.sum(counted), 1)
+    spread = jnp.where(counted, lift(weights, ndim), 0)
+    total = jnp.maximum(jnp.sum(counted), 1).astype(weights.dtype)
     mean = jnp.sum(spread) / total
-    squares = jnp.sum(counted * jnp.square(spread - mean)) / total
-    counts, edges = jnp.histogram(spread.ravel(), edges, weights=counted.ravel())
-    return WeightHistogram(counts / total, edges, mean, jnp.sqrt(squares))
+    squares = jnp.sum(jnp.square(spread - mean), where=counted) / total
+    shares = _counts(spread, counted, edges) / total
+    return WeightHistogram(shares, edges, mean, jnp.sqrt(squares))
+
+
+def _counts(x: Array, counted: Array, edges: Array) -> Array:
+    """How many are in each bin: in integers, since float32 ends counting at 2²⁴."""
+    bins = jnp.searchsorted(edges, x, side="right")
+    bins = jnp.where(x == edges[-1], len(edges) - 1, bins)
+    ones = counted.astype(jnp.int32)
+    return jnp.bincount(bins.ravel(), ones.ravel(), length=len(edges))[1:]
 
 
 def _edges(edges: Any) -> Array:
     """The edges of the bins, checked."""
-    if isinstance(edges, int) and not isinstance(edges, bool):
+    if isinstance(edges, int | np.integer) and not isinstance(edges, bool):
         edges = np.linspace(0, 1, edges + 1) if edges > 0 else [edges]
     values = np.asarray(edges, np.float32)
     if values.ndim != 1 or len(values) < 2 or not np.all(np.diff(values) > 0):

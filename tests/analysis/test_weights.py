@@ -65,6 +65,11 @@ def test_a_weight_of_one_is_in_the_last_bin():
     assert (alone.mean, alone.deviation) == (1, 0)
 
 
+def test_more_than_float32_can_count():
+    shares = weight_histogram(jnp.ones((1, 1, 2**24 + 8)), edges=2).shares
+    np.testing.assert_array_equal(shares, [0, 1])
+
+
 def test_where_nothing_is_visible_all_is_zero(weights):
     mask = masks.dense(jnp.zeros((1, T, S), bool))
     histogram = weight_histogram(weights, mask=mask, edges=3)
