@@ -167,8 +167,8 @@ def _of_the_paper(results: Mapping[str, Any]) -> Sequence[str]:
         return []
     return [
         "paper: Tay et al. 2021, table 2, on other data at another scale, so that only "
-        "the order of rows compares; numbers in parentheses are from others' notes and "
-        "could not be checked"
+        "the order of rows compares; its numbers are as others' notes have them, those "
+        "in parentheses no note confirms"
     ]
 
 

@@ -212,17 +212,33 @@ def row(name, *perplexities):
 
 
 @pytest.mark.parametrize(
-    ("softmax", "held"),
+    ("softmax", "ours", "held"),
     [
-        ((3.0, 3.1), "held (2 of 2 seeds)"),
-        ((3.0, 3.3), "cannot be told at this scale (1 of 2 seeds)"),
-        ((3.3, 3.3), "did not hold (0 of 2 seeds)"),
+        ((3.1, 3.2, 3.3), "softmax 3.200", "held (+0.200 ± 0.000)"),
+        (
+            (3.3, 3.35, 3.2),
+            "softmax 3.283",
+            "cannot be told at this scale (+0.117 ± 0.399)",
+        ),
+        (
+            (3.5, 3.5, 3.5),
+            "softmax 3.500",
+            "cannot be told at this scale (-0.100 ± 0.248)",
+        ),
+        ((3.7, 3.7, 3.7), "softmax 3.700", "did not hold (-0.300 ± 0.248)"),
     ],
-    ids=["all", "some", "none"],
+    ids=["every seed alike", "every seed, none alike", "below", "far below"],
 )
-def test_a_claim_is_looked_at_seed_by_seed(softmax, held):
-    rows = [row("softmax", *softmax), row("random", 3.2, 3.2)]
+def test_a_claim_is_judged_by_the_differences_of_seeds(softmax, ours, held):
+    """By Student's t: of three seeds, 4.303 standard errors to either side."""
+    rows = [row("softmax", *softmax), row("random", 3.3, 3.4, 3.5)]
     (claim,) = claims({"study": "language", "rows": rows})
     assert claim.claim == "Random logits stay behind dot products"
     assert claim.theirs == "LM1B perplexity: softmax 38.21, random 40.60"
+    assert claim.ours == f"perplexity: {ours}, random 3.400"
     assert claim.held == held
+    del rows[0]["runs"][1:]
+    (claim,) = claims({"study": "language", "rows": rows})
+    assert claim.held == "cannot be told at this scale (one seed)"
+    rows[0]["runs"][0]["seed"] = 7
+    assert claims({"study": "language", "rows": rows}) == []
