@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import PyTree
 
+from attn_jax.analysis.mixtures import mixture_metrics
 from attn_jax.data import (
     LabelledBatch,
     LabelledBatches,
@@ -45,12 +47,14 @@ class Program(NamedTuple):
     """What the seeds of a row share.
 
     sums: (params, batch) -> sums of losses, of right answers and of weights.
+    alphas: params -> the mean alphas of a mixture, nothing of other mechanisms.
     """
 
     model: EncoderConfig
     train_step: TrainStep
     optimizer: Any
     sums: Any
+    alphas: Callable[[PyTree], dict[str, float]]
     cost: StepCost
 
 
@@ -159,7 +163,14 @@ class Classification:
         params = nnx.state(Encoder(model, rngs=nnx.Rngs(0)))
         batch = self.train_side.batch(0, seed=0, batch_size=config.batch_size)
         cost = compile_step(step, init_train_state(params, optimizer, seed=0), batch)
-        return Program(model, step, optimizer, sums, cost)
+        return Program(
+            model,
+            step,
+            optimizer,
+            sums,
+            lambda params: mixture_metrics(nnx.merge(graph, params)),
+            cost,
+        )
 
     def train(self, built: Program, seed: int, workdir: Workdir) -> dict[str, Any]:
         """The numbers of a run, trained from where it was left."""
@@ -173,7 +184,10 @@ class Classification:
             lambda step: self.train_side.batch(
                 step, seed=seed, batch_size=config.batch_size
             ),
-            evaluate=lambda params: self._judge(built, params, self.valid),
+            evaluate=lambda params: {
+                **self._judge(built, params, self.valid),
+                **built.alphas(params),
+            },
             measures=(LOSS, ACCURACY),
             pace=config,
             workdir=workdir,

@@ -67,16 +67,7 @@ ROWS = (
 
 # What may differ between two commands that go on in one work directory; of the data
 # only the place, since their fingerprint is checked.
-MAY_DIFFER = (
-    "preset",
-    "rows",
-    "seeds",
-    "data",
-    "tfds_dir",
-    "workdir",
-    "checkpoint_every",
-    "log_every",
-)
+MAY_DIFFER = ("preset", "rows", "seeds", "data", "tfds_dir", "workdir", "log_every")
 # Fields of the experiment that a study runs which a row or a seed decides.
 DECIDED = ("mechanism", "mechanisms", "encoder_mechanism", "seed", "map_sentence")
 
@@ -97,6 +88,7 @@ class Study:
     """
 
     kind: ClassVar[str]
+    may_differ: ClassVar[tuple[str, ...]] = (*MAY_DIFFER, "checkpoint_every")
 
     preset: tyro.conf.Suppress[str] = ""
     rows: Names = ROWS
@@ -105,7 +97,7 @@ class Study:
     def shared(self) -> dict[str, Any]:
         """What all runs of one work directory have in common."""
         values = asdict(self)
-        shared = values.keys() - {*MAY_DIFFER, *DECIDED}
+        shared = values.keys() - {*self.may_differ, *DECIDED}
         # As JSON has it, so that it can be compared with what was written.
         return json.loads(json.dumps({name: values[name] for name in sorted(shared)}))
 
@@ -157,6 +149,8 @@ class TranslationStudy(Training, TranslationConfig):
     """
 
     kind: ClassVar[str] = "translation"
+    # The last checkpoints are averaged: how far apart they are changes the numbers.
+    may_differ: ClassVar[tuple[str, ...]] = MAY_DIFFER
 
     test_sentences: int = 300
     cut_sources: bool = False

@@ -12,7 +12,6 @@ from experiments.synthesizer import plot, results, speed, table
 from experiments.synthesizer.classification import Classification
 from experiments.synthesizer.command_line import PROGRAM, parse
 from experiments.synthesizer.config import (
-    MAY_DIFFER,
     ROWS,
     ClassificationStudy,
     LanguageStudy,
@@ -118,7 +117,7 @@ def prepare(arguments: Sequence[str]) -> SpeedPlan | TrainingPlan:
     rows = parse_rows(config.rows)
     if isinstance(config, SpeedStudy):
         speed.check(rows, config)
-        workdir = Workdir(config.directory(), MAY_DIFFER)
+        workdir = Workdir(config.directory(), config.may_differ)
         workdir.check(config.shared())
         return SpeedPlan(config, command, workdir)
     assert isinstance(config, Training)
@@ -126,7 +125,7 @@ def prepare(arguments: Sequence[str]) -> SpeedPlan | TrainingPlan:
     for row in rows:
         task.model(row)
     shared = {**config.shared(), **task.fingerprints()}
-    grid = Grid(config.directory(), shared, MAY_DIFFER)
+    grid = Grid(config.directory(), shared, config.may_differ)
     grid.check()
     return TrainingPlan(config, command, rows, task, grid)
 

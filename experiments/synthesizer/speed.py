@@ -10,6 +10,7 @@ from flax import nnx
 
 from attn_jax.nn import Attention, AttentionConfig
 from attn_jax.ops import masks
+from attn_jax.train.trained import join, split
 from benchmarks.config import BenchConfig
 from benchmarks.extras import together
 from benchmarks.problem import DIRECTIONS, Case, JaxProblem, Size
@@ -62,10 +63,12 @@ def layer(row: Row, size: Size) -> JaxProblem:
     graph, state = nnx.split(
         nnx.eval_shape(lambda: Attention(config, rngs=nnx.Rngs(0)))
     )
-    leaves, tree = jax.tree.flatten(state)
+    leaves, tree = jax.tree.flatten(split(state))
 
     def attend(x: Any, *parameters: Any) -> Any:
-        state = jax.tree.unflatten(tree, parameters)
+        trained, kept = jax.tree.unflatten(tree, parameters)
+        # As in training, what is fixed has no gradient.
+        state = join(trained, jax.lax.stop_gradient(kept))
         return nnx.merge(graph, state)(x, mask=CAUSAL)
 
     tokens = (size.batch, size.n, size.d_model)

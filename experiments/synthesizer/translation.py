@@ -96,6 +96,9 @@ class Translation:
 
     def model(self, row: Row) -> Any:
         """The model of a row."""
+        if row.build().cannot_decode:
+            expected = "ones that decode token by token, as translations are written"
+            fail("--rows", row.name, expected, "leave it out")
         return model_config(self.row_config(row))
 
     def build(self, row: Row) -> Program:

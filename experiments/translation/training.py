@@ -197,7 +197,11 @@ class Program:
         ours = self.translator.greedy(model, pairs.source[:count])
         texts = [translation.text for translation in ours]
         bleu = score(texts, pairs.target[:count])["bleu"]
-        return {LOSS: self.validation_loss(params), BLEU: bleu, **mixture_metrics(model)}
+        return {
+            LOSS: self.validation_loss(params),
+            BLEU: bleu,
+            **mixture_metrics(model),
+        }
 
 
 def train(program: Program, workdir: Workdir) -> Trained:

@@ -10,12 +10,16 @@ import pytest
 import tensorflow_datasets as tfds
 
 from attn_jax.data import load_tfds_labelled, load_tfds_pairs, load_tfds_texts
+from attn_jax.train import read_metrics
+from benchmarks.problem import Size
 from experiments import report
 from experiments.synthesizer import prepare
 from experiments.synthesizer.claims import claims
 from experiments.synthesizer.config import LanguageStudy, TranslationStudy
 from experiments.synthesizer.language import Language
 from experiments.synthesizer.presets import PRESETS, TASKS
+from experiments.synthesizer.rows import parse_rows
+from experiments.synthesizer.speed import layer
 from experiments.synthesizer.table import table
 from experiments.synthesizer.translation import Translation
 from experiments.translation import corpus
@@ -100,17 +104,20 @@ def test_sentences(synthesize, tmp_path):
         *("--vocab-size", "262", "--length", "12", "--steps", "2", "--log-every", "1"),
         *("--checkpoint-every", "1", "--eval-every", "2", "--batch-size", "4"),
         *("--d-model", "8", "--d-ff", "8", "--num-layers", "1", "--num-heads", "2"),
-        *("--rows", "factorized_random", "--seeds", "1"),
+        *("--rows", "factorized_random+softmax", "--seeds", "1"),
     ]
     outcome = synthesize(*arguments)
     assert outcome.code == 0, outcome.err
     results = results_of(tmp_path / "run")
     assert results["corpus"]["classes"] == ["bad", "good"]
     ((name, accuracy, *_),) = table(results)
-    assert name == "factorized_random"
+    assert name == "factorized_random+softmax"
     assert 0 <= float(accuracy) <= 1
     assert "guessing the commonest of 2 classes" in outcome.out
     assert "examples/s" in section(results, tmp_path)
+    last = read_metrics(tmp_path / "run" / f"{name}-seed0")[-1]
+    alphas = [last[f"alpha/stack/{member}"] for member in name.split("+")]
+    assert sum(alphas) == pytest.approx(1)
 
 
 def test_speed(synthesize, tmp_path):
@@ -127,7 +134,28 @@ def test_speed(synthesize, tmp_path):
     assert all(sample > 0 for point in random["points"] for sample in point["samples"])
     (claim,) = claims(results)
     assert claim.held.endswith("of 2 lengths)")
+    assert claim.ours.endswith("(4, 8 tokens)")
     assert "time_and_memory" in section(results, tmp_path)
+
+
+def test_a_fixed_matrix_is_timed_without_its_gradient():
+    problem = layer(*parse_rows(["fixed_random"]), Size(4, 1, heads=2, width=4))
+    _, gradients = problem.program("both")(*problem.arguments)
+    assert [g.shape for g in gradients if not g.any()] == [(2, 4, 4)]
+    assert len(gradients) == 4
+
+
+def test_what_cannot_write_a_translation_is_refused(synthesize, tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "SYNTHETIC_PAIRS", WORDS)
+    arguments = ["--synthetic", "3", "--vocab-size", "259", "--rows", "lsh"]
+    outcome = synthesize("translation", *arguments, "--workdir", tmp_path / "run")
+    assert outcome.code == 2
+    assert "--rows: got lsh; expected ones that decode" in outcome.err
+
+
+def test_checkpoints_may_lie_apart_as_they_like_unless_they_are_averaged():
+    assert "checkpoint_every" in TranslationStudy().shared()
+    assert "checkpoint_every" not in LanguageStudy().shared()
 
 
 def test_pieces_cost_the_bytes_they_stand_for(book):
