@@ -13,6 +13,9 @@ from attn_jax.models import EncoderDecoderCache
 from attn_jax.ops import masks
 from attn_jax.ops._shapes import is_traced
 
+# In place of a token: its logits had no greatest. What a sampler draws is never this.
+NO_CHOICE = -1
+
 
 class Start(NamedTuple):
     """Where writing begins.
@@ -107,10 +110,15 @@ def choose(model: Any, cache: Any, rows: Array) -> Any:
 
 def check_drawn(tokens: Array, vocab: int) -> None:
     """Raises where a sampler gave what is no token."""
-    if is_traced(tokens) or tokens.max() < vocab:
+    if is_traced(tokens):
         return
+    wrong = tokens[(tokens < NO_CHOICE) | (tokens >= vocab)]
+    if not wrong.size:
+        return
+    # A negative one is kept one lower.
+    drawn = int(wrong[0]) + int(wrong[0] < 0)
     raise ValueError(
-        f"sampler: gave token {tokens.max()}; expected 0 to {vocab - 1} (vocab_size - "
+        f"sampler: gave token {drawn}; expected 0 to {vocab - 1} (vocab_size - "
         "1); clip what it draws, or build the model with the vocabulary it draws from"
     )
 

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Int32, Key
 
 from attn_jax.decoding._checks import check_choice, check_request, check_rng
 from attn_jax.decoding._start import (
+    NO_CHOICE,
     check_drawn,
     check_written,
     has_choice,
@@ -150,7 +151,7 @@ def _run(
     static = {"max_length": max_length, "top_k": top_k, "sampler": sampler}
     bos = optional_id(bos_id)
     tokens = _write(graph, state, prompt, valid, bos, eos, draw, **static)
-    check_written(jnp.any(tokens < 0, axis=1), "while it wrote")
+    check_written(jnp.any(tokens == NO_CHOICE, axis=1), "while it wrote")
     return tokens
 
 
@@ -171,7 +172,7 @@ def _write(
     model = nnx.merge(graph, state)
     begin = start(model, prompt, valid, bos_id, max_length)
     tokens = jnp.zeros((prompt.shape[0], max_length), jnp.int32)
-    tokens = tokens.at[:, 0].set(jnp.where(begin.empty, -1, 0))
+    tokens = tokens.at[:, 0].set(jnp.where(begin.empty, NO_CHOICE, 0))
     first = Progress(jnp.int32(0), begin.token, begin.cache, tokens, begin.empty)
 
     def unfinished(now: Progress) -> Array:
@@ -181,7 +182,7 @@ def _write(
         logits, cache = model.decode(now.token[:, None], now.cache)
         logits = widen(logits[:, 0])
         token = _choose(logits, now.step, draw, top_k, sampler)
-        token = jnp.where(has_choice(logits), token, -1)
+        token = jnp.where(has_choice(logits), token, NO_CHOICE)
         old = now.tokens[:, now.step]
         tokens = now.tokens.at[:, now.step].set(jnp.where(now.done, old, token))
         done = now.done | (token == eos_id) | (token < 0)
@@ -204,7 +205,8 @@ def _choose(
     now = jax.random.fold_in(draw.rng, step)
     keys = jax.vmap(lambda row: jax.random.fold_in(now, row))(jnp.arange(rows))
     if sampler is not None:
-        return jax.vmap(sampler)(logits, keys).astype(jnp.int32)
+        drawn = jax.vmap(sampler)(logits, keys).astype(jnp.int32)
+        return drawn - (drawn < 0)
     if top_k is None and draw.top_p is None:
         scores = _tempered(logits, draw.temperature)
         return jax.vmap(jax.random.categorical)(keys, scores).astype(jnp.int32)

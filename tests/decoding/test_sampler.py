@@ -65,11 +65,13 @@ def test_outputs_that_are_no_logits_are_refused_without_a_sampler(write):
         write(model, ids(1, B, 4))
 
 
-def test_what_is_drawn_has_to_be_a_token():
+@pytest.mark.parametrize("token", [6, -1])
+def test_what_is_drawn_has_to_be_a_token(token):
     def draw(outputs, rng):
-        return jnp.int32(6)
+        return jnp.int32(token)
 
-    with pytest.raises(ValueError, match="sampler: gave token 6; expected 0 to 5"):
+    message = f"sampler: gave token {token}; expected 0 to 5"
+    with pytest.raises(ValueError, match=message):
         sample(
             toys.Fixed(LOGITS),
             np.zeros((1, 1), int),
