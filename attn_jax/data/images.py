@@ -133,7 +133,9 @@ def load_idx_images(folder: str | os.PathLike[str]) -> ImageSet:
             remedy = "pass the images, not their labels"
             fail("folder", f"{path}, with {images.ndim} axes", expected, remedy)
         sides.append(images[..., None])
-    return ImageSet.from_arrays(where.name, *sides)
+    # Of "." too, whose own name is empty.
+    name = where.absolute().name or str(where)
+    return ImageSet.from_arrays(name, *sides)
 
 
 def image_batch(

@@ -92,7 +92,7 @@ def test_a_missing_idx_file_is_named(tmp_path):
         read_idx(tmp_path / "nowhere")
 
 
-def test_a_folder_of_idx_files(tmp_path):
+def test_a_folder_of_idx_files(tmp_path, monkeypatch):
     train, test = images_of(0, 7), images_of(1, 2)
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(train)))
     (tmp_path / "t10k-images-idx3-ubyte").write_bytes(idx(test))
@@ -102,6 +102,8 @@ def test_a_folder_of_idx_files(tmp_path):
     assert (images.shape, images.levels) == ((3, 3, 1), 256)
     assert images.name == tmp_path.name
     assert "7 images to train on, 2 held out, 3 x 3 x 1" in images.summary
+    monkeypatch.chdir(tmp_path)
+    assert load_idx_images(".").name == tmp_path.name
 
 
 def test_what_a_folder_lacks_is_named(tmp_path):
