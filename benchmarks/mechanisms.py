@@ -4,9 +4,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
-from attn_jax.nn import BottleneckSynthesizer, ConvolutionSynthesizer
+from attn_jax.nn import LSH, BottleneckSynthesizer, ConvolutionSynthesizer
 from attn_jax.ops import (
     convolution_synthesizer_logits,
     dense_synthesizer_logits,
@@ -17,6 +18,7 @@ from attn_jax.ops import (
     gated_synthesizer_logits,
     linear_attention,
     linear_attention_scan,
+    lsh_attention,
     masks,
     mix_logits,
     softmax_attention,
@@ -118,6 +120,22 @@ def linear(function: Callable[..., Any], size: Size) -> JaxProblem:
     return from_qkv(partial(function, mask=CAUSAL), size)
 
 
+def from_qk_and_v(function: Callable[..., Any], size: Size) -> JaxProblem:
+    """A function of queries that are the keys too, and of v."""
+    return JaxProblem(function, ((size.qkv, 1.0),) * 2, size.qkv, size.dtype)
+
+
+def lsh(num_rounds: int, bucket_size: int, mask: masks.Mask, size: Size) -> JaxProblem:
+    attend = partial(
+        lsh_attention,
+        rng=jax.random.key(0),
+        num_rounds=num_rounds,
+        bucket_size=bucket_size,
+        mask=mask,
+    )
+    return from_qk_and_v(attend, size)
+
+
 def visible(size: Size) -> float:
     """Pairs of a query and a key it sees, over rows and heads: half of all."""
     return size.batch * size.heads * size.n**2 / 2
@@ -131,6 +149,13 @@ def softmax_operations(size: Size) -> float:
 def linear_operations(size: Size) -> float:
     """The state's update and its reading, of each token."""
     return 4 * size.batch * size.heads * size.n * size.width**2
+
+
+def lsh_operations(num_rounds: int, bucket_size: int, size: Size) -> float:
+    """Rotations for half the buckets, and two products with two chunks, each round."""
+    tokens = size.batch * size.heads * size.n
+    hashes = 2 * size.width * size.n / (2 * bucket_size)
+    return num_rounds * tokens * (hashes + 4 * size.width * 2 * bucket_size)
 
 
 def synthesizer_operations(rank: int, size: Size, *, rows: int | None = None) -> float:
@@ -152,6 +177,7 @@ def dense_operations(
 
 RANK = Size(1, 1).rank
 TAPS, NARROW = ConvolutionSynthesizer().kernel, BottleneckSynthesizer().hidden
+ROUNDS, BUCKET = LSH().num_rounds, LSH().bucket_size
 SOFTMAX = ("softmax", "softmax dense", "softmax blockwise")
 
 CASES = (
@@ -164,6 +190,12 @@ CASES = (
     Case("softmax+exclusive", 2, exclusive, softmax_operations, 2.5),
     Case("linear", 1, partial(linear, linear_attention), linear_operations),
     Case("linear scan", 1, partial(linear, linear_attention_scan), linear_operations),
+    Case(
+        "lsh",
+        2,
+        partial(lsh, ROUNDS, BUCKET, CAUSAL),
+        partial(lsh_operations, ROUNDS, BUCKET),
+    ),
     Case("random", 2, random, partial(synthesizer_operations, 0)),
     Case(
         "factorized_random",

@@ -34,7 +34,7 @@ class LSH(Mechanism):
     """
 
     equation: ClassVar[str] = "y_i = Σ_{j ∈ S_i} softmax_j(q_i·q_j / (‖q_j‖ √d)) v_j"
-    cost: ClassVar[str] = "O(k t (c (d + e) + t d / c))"
+    cost: ClassVar[str] = "O(k t (c (d + e + k) + t d / c))"
     function: ClassVar[str] = "lsh_attention"
     paper: ClassVar[str] = "Kitaev et al. 2020, section 2"
     masks: ClassVar[frozenset[str]] = frozenset(

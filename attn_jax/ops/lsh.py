@@ -66,8 +66,11 @@ def lsh_attention(
     it can't be computed. Padding takes part in nothing. The hash has no gradient, and
     where rounding moves a token into another bucket, outputs jump.
 
-    Cost: O(num_rounds t (bucket_size (d + e) + t d / bucket_size)) time a head,
-    O(num_rounds t (bucket_size + d + e)) memory. Segments cost twice the chunks.
+    Cost: O(num_rounds t (bucket_size (d + e + num_rounds) + t d / bucket_size)) time a
+    head, O(num_rounds t (bucket_size + d + e + num_rounds)) memory. num_rounds^2 is of
+    counting the rounds in which a pair meets. t^2 is of hashing: the buckets are as
+    many as t / bucket_size, so that only a bucket_size that grows with the square root
+    of t keeps it near t^1.5. Segments cost twice the chunks.
 
     Reference: Kitaev et al. 2020, section 2. As in its equations, not in its code, the
     first chunk has none before it. A chunk is as large as a bucket is on average.

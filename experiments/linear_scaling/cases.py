@@ -1,14 +1,10 @@
 """The mechanisms whose curves are drawn, as the benchmark's cases."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-import jax
-
-from attn_jax.ops import linear_attention, lsh_attention, masks, softmax_attention
-from benchmarks.mechanisms import from_qkv
-from benchmarks.problem import Case, JaxProblem, Size
+from attn_jax.ops import linear_attention, masks, softmax_attention
+from benchmarks.mechanisms import from_qkv, lsh
+from benchmarks.problem import Case
 from experiments.linear_scaling.config import ScalingConfig
 
 
@@ -20,18 +16,6 @@ def make_case(name: str, config: ScalingConfig) -> Case:
         attend = partial(softmax_attention, mask=mask, implementation=variant)
         return Case(name, 2, partial(from_qkv, attend))
     if kind == "lsh":
-        attend = partial(
-            lsh_attention,
-            rng=jax.random.key(0),
-            num_rounds=int(variant),
-            bucket_size=config.bucket_size,
-            mask=mask,
-        )
-        return Case(name, 1, partial(_from_qk_and_v, attend))
+        return Case(name, 1, partial(lsh, int(variant), config.bucket_size, mask))
     attend = partial(linear_attention, mask=mask)
     return Case(name, 1, partial(from_qkv, attend))
-
-
-def _from_qk_and_v(attend: Callable[..., Any], size: Size) -> JaxProblem:
-    """Queries that are the keys too."""
-    return JaxProblem(attend, ((size.qkv, 1.0),) * 2, size.qkv, size.dtype)
