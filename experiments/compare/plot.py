@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.common.workdir import read_json
+from experiments.common.figures import redraw
 
 # The mechanism chooses the colour, +exclusive the line and the marker.
 COLOURS = {
@@ -132,9 +132,4 @@ FIGURES = {"loss_curves": _loss_curves, "quality_and_speed": _quality_and_speed}
 
 
 if __name__ == "__main__":
-    source = Path(sys.argv[1])
-    results_there = read_json(source)
-    if results_there is None:
-        sys.exit(f"results: got {source}, which is not there; expected results.json")
-    for drawn in draw(results_there, source.parent / "figures"):
-        print(drawn)
+    sys.exit(redraw("compare", draw))

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.common.workdir import read_json
+from experiments.common.figures import redraw
 
 # Okabe and Ito's colours, which differ in lightness too.
 COLOURS = {
@@ -64,8 +64,7 @@ def _convergence(axes: Any, results: Mapping[str, Any]) -> None:
     axes.set_xlabel("updates", fontsize=11)
     axes.set_ylabel("validation loss, nats a target", fontsize=11)
     title = f"Copying up to {(config['length'] - 1) // 2 - 1} symbols"
-    seeds = len(config["seeds"])
-    several = f"; mean of {seeds} seeds, and each of them" if seeds > 1 else ""
+    several = "; mean of the seeds, and each" if len(config["seeds"]) > 1 else ""
     axes.set_title(title + several, fontsize=11, loc="left")
 
 
@@ -73,9 +72,4 @@ FIGURES = {"convergence": _convergence}
 
 
 if __name__ == "__main__":
-    source = Path(sys.argv[1])
-    results_there = read_json(source)
-    if results_there is None:
-        sys.exit(f"results: got {source}, which is not there; expected results.json")
-    for drawn in draw(results_there, source.parent / "figures"):
-        print(drawn)
+    sys.exit(redraw("linear_copy", draw))

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.workdir import read_json
+from experiments.common.figures import redraw
 from experiments.linear_images.rows import unpacked
-from experiments.linear_images.table import bits
 
 COLOURS = {
     "softmax": "#1f77b4",
@@ -45,13 +44,15 @@ def _loss_curves(results: Mapping[str, Any]) -> Any:
     for row in results["rows"]:
         model, curve = row["model"], row["training"]["curve"]
         style = {"color": COLOURS.get(model) or next(others), "marker": "."}
-        label = f"{model}  {bits(row):.3f}"
-        axes.plot(*zip(*curve, strict=True), label=label, **style)
+        axes.plot(*zip(*curve, strict=True), label=model, **style)
     neighbours = results["reference"]["neighbours_bits_per_dim"]
     style = {"color": "0.5", "linewidth": 0.8, "linestyle": ":"}
-    axes.axhline(neighbours, label="table of neighbouring pixels", **style)
+    images = results["images"]
+    label = f"table of neighbouring pixels, on {images['counted_images']:,} images"
+    axes.axhline(neighbours, label=label, **style)
     axes.set_xlabel(f"updates of {results['config']['batch_size']} images")
-    axes.set_ylabel("bits/dim, held-out images")
+    count = min(results["config"]["eval_images"], images["held_out_images"])
+    axes.set_ylabel(f"bits/dim, {count:,} held-out images")
     axes.legend(frameon=False, fontsize=8)
     axes.grid(alpha=0.25, linewidth=0.5)
     return figure
@@ -134,9 +135,4 @@ FIGURES = {
 
 
 if __name__ == "__main__":
-    source = Path(sys.argv[1])
-    results_there = read_json(source)
-    if results_there is None:
-        sys.exit(f"results: got {source}, which is not there; expected results.json")
-    for drawn in draw(results_there, source.parent / "figures"):
-        print(drawn)
+    sys.exit(redraw("linear_images", draw))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.common.workdir import read_json
+from experiments.common.figures import redraw
 from experiments.linear_scaling.comparison import MEMORY, TIME, Kind
 from experiments.linear_scaling.table import models
 
@@ -51,7 +51,7 @@ def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
 
 
 def _curve(axes: Any, results: Mapping[str, Any], kind: Kind, model: str) -> None:
-    """A line with its exponent; hollow where the call was compiled and not made."""
+    """A line with its exponent; hollow where the call was compiled and not run."""
     colour, marker = STYLES[model]
     known = [
         (row["n"], value, "left_out" in row)
@@ -71,9 +71,4 @@ def _curve(axes: Any, results: Mapping[str, Any], kind: Kind, model: str) -> Non
 
 
 if __name__ == "__main__":
-    source = Path(sys.argv[1])
-    results_there = read_json(source)
-    if results_there is None:
-        sys.exit(f"results: got {source}, which is not there; expected results.json")
-    for drawn in draw(results_there, source.parent / "figures"):
-        print(drawn)
+    sys.exit(redraw("linear_scaling", draw))

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.common.workdir import read_json
+from experiments.common.figures import redraw
 from experiments.synthesizer.claims import BASES, losses
 from experiments.synthesizer.speed import megabytes, milliseconds
 
@@ -172,9 +172,4 @@ def _tidy(axes: Any) -> None:
 
 
 if __name__ == "__main__":
-    source = Path(sys.argv[1])
-    results_there = read_json(source)
-    if results_there is None:
-        sys.exit(f"results: got {source}, which is not there; expected results.json")
-    for drawn in draw(results_there, source.parent / "figures"):
-        print(drawn)
+    sys.exit(redraw("synthesizer", draw))

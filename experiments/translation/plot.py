@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.common.workdir import read_json
+from experiments.common.figures import redraw
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -77,9 +77,4 @@ FIGURES = {"loss_curve": _loss_curve, "attention": _attention}
 
 
 if __name__ == "__main__":
-    source = Path(sys.argv[1])
-    results_there = read_json(source)
-    if results_there is None:
-        sys.exit(f"results: got {source}, which is not there; expected results.json")
-    for drawn in draw(results_there, source.parent / "figures"):
-        print(drawn)
+    sys.exit(redraw("translation", draw))

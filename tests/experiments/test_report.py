@@ -3,6 +3,7 @@
 import json
 
 from experiments import report
+from experiments.common.figures import redraw
 from experiments.compare.claims import claims
 from experiments.compare.table import notes
 
@@ -44,6 +45,18 @@ def test_a_row_that_was_trained_in_stages_is_marked():
     marked = [note for note in notes(results) if "in stages" in note]
     assert len(marked) == 1
     assert marked[0].startswith(f"{results['rows'][2]['model']}: ")
+
+
+def test_figures_are_drawn_again_from_results_of_their_own(tmp_path, capsys):
+    source = tmp_path / "results.json"
+    calls = [["nowhere.json"], [], [str(source)]]
+    source.write_text('{"experiment": "compare"}')
+    assert [redraw("linear_copy", list, call) for call in calls] == [2, 2, 2]
+    said = capsys.readouterr().err
+    for words in ("nowhere.json, which is not there", "got 0 paths", "which is none"):
+        assert words in said
+    assert redraw("compare", lambda results, folder: [folder], calls[2]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'figures'}\n"
 
 
 def test_a_run_that_names_itself_stands_under_that_name():
