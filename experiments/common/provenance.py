@@ -5,7 +5,7 @@ import os
 import platform
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,49 @@ import jax
 
 import attn_jax
 
+ORIGIN = ("command", "commit", "versions", "device")
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+
+
+def origin(program: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """Where the numbers are from that this command computes, to be kept with them."""
+    return {
+        "command": command(program, arguments),
+        "commit": commit(),
+        "versions": versions(),
+        "device": device(),
+    }
+
+
+def joined(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Where the numbers of several runs are from: what differs, one after the other.
+
+    >>> runs = [{"commit": "a"}, {"commit": "b"}, {"commit": "a"}]
+    >>> joined(runs)["commit"]
+    'a; b'
+    """
+    # A run that doesn't say was trained before runs recorded it.
+    here = {"command": "unknown", "commit": None}
+    here |= {"versions": versions(), "device": device()}
+    known = [{**here, **run} for run in runs]
+    return {name: _merged([run[name] for run in known]) for name in here}
+
+
+def without_origin(run: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run found."""
+    return {name: value for name, value in run.items() if name not in ORIGIN}
+
+
+def _merged(values: Sequence[Any]) -> Any:
+    """One value where all are equal; of mappings, entry by entry."""
+    if isinstance(values[0], Mapping):
+        return {
+            name: _merged([each.get(name) for each in values]) for name in values[0]
+        }
+    different = list(dict.fromkeys(values))
+    if len(different) == 1:
+        return different[0]
+    return "; ".join(str(value or "unknown") for value in different)
 
 
 def command(program: str, arguments: Sequence[str]) -> str:

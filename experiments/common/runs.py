@@ -140,6 +140,7 @@ def finish_runs(
     seeds: int,
     steps: int,
     workdir: Workdir,
+    origin: Mapping[str, Any],
     display: Display,
     build: Callable[[], Program],
     train: Callable[[Program, int, Progress], dict[str, Any]],
@@ -147,7 +148,8 @@ def finish_runs(
     """The numbers of a model, one dict a seed, trained unless they are there.
 
     What `build` compiles serves all seeds, and isn't called where none is left to
-    train. "stages" are the steps at which a run was done.
+    train. "stages" are the steps at which a run was done; a run keeps the origin that
+    it was trained with.
     """
     program, runs = None, []
     for seed in range(seeds):
@@ -158,7 +160,7 @@ def finish_runs(
                 display.compiling(name)
                 program = build()
             earlier = [] if numbers is None else numbers.get("stages", [])
-            numbers = train(program, seed, display.progress(name))
+            numbers = {**train(program, seed, display.progress(name)), **origin}
             numbers["stages"] = [*earlier, steps]
             workdir.finish(name, numbers)
         display.finished(name, numbers)

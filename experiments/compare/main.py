@@ -9,7 +9,7 @@ from experiments.common import provenance
 from experiments.common.live import Display, Measure, make_display
 from experiments.common.main import run_program
 from experiments.common.runs import finish_runs, require_steps, run_name
-from experiments.common.workdir import Workdir, read_json, write_json
+from experiments.common.workdir import Workdir, write_json
 from experiments.compare import plot
 from experiments.compare.command_line import PROGRAM, parse
 from experiments.compare.config import NOT_SHARED, CompareConfig
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
     """All that is known before anything is computed."""
 
     config: CompareConfig
-    command: str
+    origin: dict[str, Any]
     rows: list[Row]
     text: Text
     workdir: Workdir
@@ -54,7 +54,7 @@ def prepare(arguments: Sequence[str]) -> Plan:
     workdir = Workdir(config.directory(), NOT_SHARED)
     workdir.check(shared_config(config, text))
     require_steps(workdir, _runs(rows, config), config.steps)
-    return Plan(config, provenance.command(PROGRAM, arguments), rows, text, workdir)
+    return Plan(config, provenance.origin(PROGRAM, arguments), rows, text, workdir)
 
 
 def run(plan: Plan) -> None:
@@ -63,20 +63,17 @@ def run(plan: Plan) -> None:
     _introduce(plan)
     with make_display(_runs(plan.rows, plan.config), MEASURE) as display:
         runs = [(row, _train_row(row, plan, display)) for row in plan.rows]
-    results = read_json(plan.workdir.results)
-    if results is None or not _same_runs(results, runs):
-        results = assemble(runs, plan.config, plan.text, plan.command)
-        results["seconds"]["this_session"] = round(time.perf_counter() - began, 1)
-        write_json(plan.workdir.results, results)
-        plot.draw(results, plan.workdir.figures)
+    results = assemble(runs, plan.config, plan.text)
+    write_json(plan.workdir.results, results)
+    plot.draw(results, plan.workdir.figures)
     print(f"\n{samples(results)}\n", flush=True)
     show(results)
     print("\n".join(notes(results)) + "\n")
     seconds = results["seconds"]
     print(
         f"Training took {seconds['training']:.0f} s, compiling "
-        f"{seconds['compiling']:.0f} s; the session that wrote this, "
-        f"{seconds['this_session']:.0f} s in all.\n"
+        f"{seconds['compiling']:.0f} s; this session, "
+        f"{time.perf_counter() - began:.0f} s in all.\n"
         f"Numbers and figures: {plan.workdir.results}, {plan.workdir.figures}/"
     )
 
@@ -89,6 +86,7 @@ def _train_row(row: Row, plan: Plan, display: Display) -> list[dict[str, Any]]:
         seeds=config.seeds,
         steps=config.steps,
         workdir=workdir,
+        origin=plan.origin,
         display=display,
         build=lambda: build(row, config, text),
         train=lambda program, seed, progress: train(
@@ -113,16 +111,3 @@ def _introduce(plan: Plan) -> None:
 
 def _runs(rows: list[Row], config: CompareConfig) -> list[str]:
     return [run_name(row.name, seed) for row in rows for seed in range(config.seeds)]
-
-
-def _same_runs(results: dict[str, Any], runs: list[Any]) -> bool:
-    """Whether results.json already says what these runs say."""
-    wanted = [
-        (row.name, [(n["seed"], n["steps"], n["sample"]) for n in numbers])
-        for row, numbers in runs
-    ]
-    there = [
-        (row["model"], [(n["seed"], n["steps"], n["sample"]) for n in row["runs"]])
-        for row in results["rows"]
-    ]
-    return wanted == there

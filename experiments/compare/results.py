@@ -25,14 +25,13 @@ def assemble(
     rows: list[tuple[Row, list[dict[str, Any]]]],
     config: CompareConfig,
     text: Text,
-    command: str,
 ) -> dict[str, Any]:
     """The results of rows whose runs, one a seed, are all done."""
-    corpus = text.corpus
+    corpus, numbers = text.corpus, [run for _, runs in rows for run in runs]
     return {
         "experiment": "compare",
         "preset": config.preset,
-        "command": command,
+        **provenance.joined(numbers),
         "config": {
             **shared_config(config, text),
             "steps": config.steps,
@@ -46,14 +45,11 @@ def assemble(
             "training_bytes": len(corpus.train),
             "validation_bytes": len(text.validation),
         },
-        "versions": provenance.versions(),
-        "device": provenance.device(),
-        "commit": provenance.commit(),
         "reference": {
             "uniform_bits_per_byte": UNIFORM_BITS,
             "byte_pairs_bits_per_byte": text.bits_of_byte_pairs(),
         },
-        "seconds": _seconds([numbers for _, runs in rows for numbers in runs]),
+        "seconds": _seconds(numbers),
         "rows": [_row(row, runs) for row, runs in rows],
         "prompt": text.decode(text.prompt()),
     }

@@ -25,7 +25,7 @@ class Plan(NamedTuple):
     """All that is known before anything is computed."""
 
     config: FeatureMapsConfig
-    command: str
+    origin: dict[str, Any]
     rows: list[Row]
     text: Text
     workdir: Workdir
@@ -45,8 +45,8 @@ def prepare(arguments: Sequence[str]) -> Plan:
     config = parse(arguments)
     text = load_text(config.text_config())
     workdir = Workdir(config.directory(), NOT_SHARED)
-    command = provenance.command(PROGRAM, arguments)
-    plan = Plan(config, command, make_rows(config), text, workdir)
+    origin = provenance.origin(PROGRAM, arguments)
+    plan = Plan(config, origin, make_rows(config), text, workdir)
     workdir.check(plan.shared_config())
     for task in config.tasks:
         require_steps(workdir, _runs(plan, task), _steps(config, task))
@@ -61,7 +61,7 @@ def run(plan: Plan) -> None:
             task: {row.name: TRAINED[task](row, plan, on) for row in plan.rows}
             for task in tasks
         }
-    results = assemble(plan.config, plan.text, runs, plan.command)
+    results = assemble(plan.config, plan.text, runs)
     write_json(plan.workdir.results, results)
     table.show(results)
     print(f"Numbers: {plan.workdir.results}")
@@ -79,6 +79,7 @@ def _copy(row: Row, plan: Plan, display: Display) -> list[dict[str, Any]]:
         seeds=plan.config.seeds,
         steps=config.steps,
         workdir=plan.workdir,
+        origin=plan.origin,
         display=display,
         build=lambda: copy_training.build(row.copy_decoder(config), config),
         train=train,
@@ -101,6 +102,7 @@ def _text(row: Row, plan: Plan, display: Display) -> list[dict[str, Any]]:
         seeds=plan.config.seeds,
         steps=config.steps,
         workdir=plan.workdir,
+        origin=plan.origin,
         display=display,
         build=lambda: text_training.build(model, config, text),
         train=train,

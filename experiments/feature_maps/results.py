@@ -13,29 +13,25 @@ OF_A_RUN = {
     "copy": (LOSS, SYMBOLS, "generated_copies_right"),
     "text": (BITS,),
 }
-ALWAYS = ("seed", "steps", "curve", "training_seconds", "compile_seconds", "parameters")
+ALWAYS = ("seed", "steps", "curve", "compile_seconds", "parameters")
 
 
 def assemble(
     config: FeatureMapsConfig,
     text: Text,
     runs: Mapping[str, Mapping[str, list[dict[str, Any]]]],
-    command: str,
 ) -> dict[str, Any]:
     """The results of runs by task and row, one a seed."""
     every = [run for rows in runs.values() for found in rows.values() for run in found]
     return {
         "experiment": "feature_maps",
         "preset": config.preset,
-        "command": command,
+        **provenance.joined(every),
         "config": {**config.shared(), "seeds": list(range(config.seeds))},
         "corpus": {
             "name": provenance.relative(text.corpus.name),
             "fingerprint": text.corpus.fingerprint,
         },
-        "versions": provenance.versions(),
-        "device": provenance.device(),
-        "commit": provenance.commit(),
         "seconds": {
             "training": round(sum(run["training_seconds"] or 0 for run in every), 1)
         },

@@ -23,7 +23,7 @@ class Plan(NamedTuple):
     """All that is known before anything is computed."""
 
     config: CopyConfig
-    command: str
+    origin: dict[str, Any]
     workdir: Workdir
 
     def shared_config(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def prepare(arguments: Sequence[str]) -> Plan:
     workdir = Workdir(config.directory(), NOT_SHARED)
     workdir.check(config.shared())
     require_steps(workdir, _runs(config), config.steps)
-    return Plan(config, provenance.command(PROGRAM, arguments), workdir)
+    return Plan(config, provenance.origin(PROGRAM, arguments), workdir)
 
 
 def run(plan: Plan) -> None:
@@ -57,6 +57,7 @@ def run(plan: Plan) -> None:
                 seeds=config.seeds,
                 steps=config.steps,
                 workdir=workdir,
+                origin=plan.origin,
                 display=display,
                 build=lambda model=model: build(
                     decoder_config(mechanism(model, config), config), config
@@ -65,7 +66,7 @@ def run(plan: Plan) -> None:
                     model, seed, program, config, workdir, progress
                 ),
             )
-    results = assemble(config, workdir, plan.command)
+    results = assemble(config, workdir)
     write_json(workdir.results, results)
     plot.draw(results, workdir.figures)
     table.show(results)

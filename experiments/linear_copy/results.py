@@ -21,7 +21,7 @@ OF_A_RUN = (
 )
 
 
-def assemble(config: CopyConfig, workdir: Workdir, command: str) -> dict[str, Any]:
+def assemble(config: CopyConfig, workdir: Workdir) -> dict[str, Any]:
     """The results of every run of so many steps that is finished in the directory."""
     runs = [run for run in workdir.all_finished() if run["steps"] == config.steps]
     runs.sort(key=lambda run: run["seed"])
@@ -29,15 +29,12 @@ def assemble(config: CopyConfig, workdir: Workdir, command: str) -> dict[str, An
     return {
         "experiment": "linear_copy",
         "preset": config.preset,
-        "command": command,
+        **provenance.joined(runs),
         "config": {
             **config.shared(),
             "steps": config.steps,
             "seeds": sorted({run["seed"] for run in runs}),
         },
-        "versions": provenance.versions(),
-        "device": provenance.device(),
-        "commit": provenance.commit(),
         "seconds": {
             "training": round(sum(run["training_seconds"] or 0 for run in runs), 1)
         },

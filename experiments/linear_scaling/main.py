@@ -17,7 +17,7 @@ class Plan(NamedTuple):
     """All that is known before anything is computed."""
 
     config: ScalingConfig
-    command: str
+    origin: dict[str, Any]
     workdir: Workdir
 
     def shared_config(self) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def prepare(arguments: Sequence[str]) -> Plan:
     config = parse(arguments)
     workdir = Workdir(config.directory(), NOT_SHARED)
     workdir.check(config.shared())
-    return Plan(config, provenance.command(PROGRAM, arguments), workdir)
+    return Plan(config, provenance.origin(PROGRAM, arguments), workdir)
 
 
 def run(plan: Plan) -> None:
@@ -47,7 +47,7 @@ def run(plan: Plan) -> None:
     config, workdir = plan.config, plan.workdir
     begin = time.perf_counter()
     rows = measure(config, lambda line: print(line, flush=True))
-    results = assemble(config, plan.command, rows, time.perf_counter() - begin)
+    results = assemble(config, plan.origin, rows, time.perf_counter() - begin)
     write_json(workdir.results, results)
     plot.draw(results, workdir.figures)
     table.show(results)
@@ -55,17 +55,17 @@ def run(plan: Plan) -> None:
 
 
 def assemble(
-    config: ScalingConfig, command: str, rows: list[dict[str, Any]], seconds: float
+    config: ScalingConfig,
+    origin: dict[str, Any],
+    rows: list[dict[str, Any]],
+    seconds: float,
 ) -> dict[str, Any]:
     """Everything that the tables and the figure are made from."""
     return {
         "experiment": "linear_scaling",
         "preset": config.preset,
-        "command": command,
-        "config": {**config.shown(), "seeds": [0]},
-        "versions": provenance.versions(),
-        "device": provenance.device(),
-        "commit": provenance.commit(),
+        **origin,
+        "config": {**config.shared(), "seeds": [0]},
         "seconds": round(seconds, 1),
         "rows": rows,
     }

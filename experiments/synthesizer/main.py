@@ -61,7 +61,7 @@ class SpeedPlan(NamedTuple):
     """The study that trains nothing."""
 
     config: SpeedStudy
-    command: str
+    origin: dict[str, Any]
     workdir: Workdir
 
     def shared_config(self) -> dict[str, Any]:
@@ -69,14 +69,14 @@ class SpeedPlan(NamedTuple):
 
     def run(self) -> None:
         """Measure, then show the results."""
-        _show(speed.measure(self.config, self.command), self.workdir.path)
+        _show(speed.measure(self.config, self.origin), self.workdir.path)
 
 
 class TrainingPlan(NamedTuple):
     """A study that trains: all that is known before anything is computed."""
 
     config: Training
-    command: str
+    origin: dict[str, Any]
     rows: list[Row]
     task: Task
     workdir: Grid
@@ -113,13 +113,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def prepare(arguments: Sequence[str]) -> SpeedPlan | TrainingPlan:
     """Everything that can be wrong, looked at before anything is computed."""
     config: Study = parse(arguments)
-    command = provenance.command(PROGRAM, arguments)
+    origin = provenance.origin(PROGRAM, arguments)
     rows = parse_rows(config.rows)
     if isinstance(config, SpeedStudy):
         speed.check(rows, config)
         workdir = Workdir(config.directory(), config.may_differ)
         workdir.check(config.shared())
-        return SpeedPlan(config, command, workdir)
+        return SpeedPlan(config, origin, workdir)
     assert isinstance(config, Training)
     task = TASKS[type(config)](config)
     for row in rows:
@@ -127,7 +127,7 @@ def prepare(arguments: Sequence[str]) -> SpeedPlan | TrainingPlan:
     shared = {**config.shared(), **task.fingerprints()}
     grid = Grid(config.directory(), shared, config.may_differ)
     grid.check()
-    return TrainingPlan(config, command, rows, task, grid)
+    return TrainingPlan(config, origin, rows, task, grid)
 
 
 def _train_row(
@@ -138,7 +138,7 @@ def _train_row(
 
     def train(workdir: Workdir) -> dict[str, Any]:
         nonlocal built
-        origin = {"command": plan.command, "commit": provenance.commit()}
+        origin = {**plan.origin}
         if built is None:
             print(f"{row.name}: compiling", flush=True)
             built = plan.task.build(row)

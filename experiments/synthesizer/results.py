@@ -7,7 +7,7 @@ from experiments.common import provenance
 from experiments.synthesizer.config import Training
 
 # The same for all seeds of a row, or of no use in a table.
-DROPPED = ("row", "parameters", "commit", "command", "sample", "d_ff", "memory_bytes")
+DROPPED = ("row", "parameters", "sample", "d_ff", "memory_bytes", *provenance.ORIGIN)
 
 
 def assemble(
@@ -27,12 +27,9 @@ def assemble(
         "experiment": "synthesizer",
         "study": config.kind,
         "preset": config.preset,
-        "command": "; ".join(sorted({run["command"] for run in runs})),
+        **provenance.joined(runs),
         "config": {**config.shared(), "seeds": sorted({run["seed"] for run in runs})},
         "corpus": dict(corpus),
-        "versions": provenance.versions(),
-        "device": provenance.device(),
-        "commit": ", ".join(sorted({str(run["commit"]) for run in runs})),
         "seconds": {
             name: round(sum(run[f"{name}_seconds"] or 0 for run in runs), 1)
             for name in ("training", "compile")

@@ -14,14 +14,13 @@ from attn_jax.train.trained import join, split
 from benchmarks.config import BenchConfig
 from benchmarks.extras import together
 from benchmarks.problem import DIRECTIONS, Case, JaxProblem, Size
-from experiments.common import provenance
 from experiments.synthesizer.config import SpeedStudy
 from experiments.synthesizer.rows import Row, parse_rows, trained_parameters
 
 CAUSAL = masks.causal()
 
 
-def measure(config: SpeedStudy, command: str) -> dict[str, Any]:
+def measure(config: SpeedStudy, origin: Mapping[str, Any]) -> dict[str, Any]:
     """Seconds and temporary bytes of every row at every length, as results."""
     rows = parse_rows(config.rows)
     cases = [Case(row.name, 2, partial(layer, row)) for row in rows]
@@ -36,11 +35,8 @@ def measure(config: SpeedStudy, command: str) -> dict[str, Any]:
         "experiment": "synthesizer",
         "study": config.kind,
         "preset": config.preset,
-        "command": command,
+        **origin,
         "config": {**config.shared(), "seeds": [0]},
-        "versions": provenance.versions(),
-        "device": provenance.device(),
-        "commit": provenance.commit(),
         "rows": [_row(row, config, measured) for row in rows],
     }
 

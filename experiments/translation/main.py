@@ -18,6 +18,7 @@ from experiments.translation.training import (
     RUN,
     Data,
     Program,
+    Trained,
     encode,
     model_config,
     train,
@@ -28,7 +29,7 @@ class Plan(NamedTuple):
     """All that is known before anything is computed."""
 
     config: TranslationConfig
-    command: str
+    origin: dict[str, Any]
     data: Data
     workdir: Workdir
 
@@ -56,7 +57,7 @@ def prepare(arguments: Sequence[str]) -> Plan:
         fail("--map-sentence", config.map_sentence, expected, "name another one")
     model_config(config)
     data = encode(corpus, _vocabulary(config, corpus, workdir), config)
-    plan = Plan(config, provenance.command(PROGRAM, arguments), data, workdir)
+    plan = Plan(config, provenance.origin(PROGRAM, arguments), data, workdir)
     workdir.check(plan.shared_config())
     done = workdir.latest_step(RUN)
     if done > config.steps:
@@ -115,13 +116,21 @@ def run(plan: Plan) -> None:
         flush=True,
     )
     trained = train(program, workdir)
+    training = _kept(plan, trained)
+    trained = trained._replace(compile_seconds=training["compile_seconds"])
     model = program.with_params(trained.params)
     print("translating the test sentences", flush=True)
     begin = time.perf_counter()
     translations = program.translator.search(model, corpus.test.source)
     seconds = time.perf_counter() - begin
     found = results.assemble(
-        config, plan.command, corpus, program, trained, translations, seconds
+        config,
+        provenance.joined([training, plan.origin]),
+        corpus,
+        program,
+        trained,
+        translations,
+        seconds,
     )
     write_json(workdir.results, found)
     texts = [translation.text for translation in translations]
@@ -129,6 +138,17 @@ def run(plan: Plan) -> None:
     plot.draw(found, workdir.figures)
     table.show(found)
     print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")
+
+
+def _kept(plan: Plan, trained: Trained) -> dict[str, Any]:
+    """What the command that trained so many steps has kept of it."""
+    steps = plan.config.steps
+    there = plan.workdir.finished(RUN)
+    if there is None or there["steps"] != steps:
+        compiling = trained.compile_seconds
+        there = {"steps": steps, "compile_seconds": compiling, **plan.origin}
+        plan.workdir.finish(RUN, there)
+    return there
 
 
 def _write_lines(path: Any, lines: Sequence[str]) -> None:

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from attn_jax.models import count_parameters
-from experiments.common import provenance
 from experiments.translation import scores
 from experiments.translation.config import TranslationConfig, variant
 from experiments.translation.corpus import Corpus
@@ -21,7 +20,7 @@ JUDGED = ("steps", "checkpoint_every", "average", "beam_size", "alpha")
 
 def assemble(
     config: TranslationConfig,
-    command: str,
+    origin: dict[str, Any],
     corpus: Corpus,
     program: Program,
     trained: Trained,
@@ -35,7 +34,7 @@ def assemble(
         "experiment": "translation",
         "preset": config.preset,
         "title": variant(config),
-        "command": command,
+        **origin,
         "config": {
             **config.shared(),
             **{name: getattr(config, name) for name in JUDGED},
@@ -51,9 +50,6 @@ def assemble(
             "size": data.vocabulary.size,
             "fingerprint": data.vocabulary.fingerprint,
         },
-        "versions": provenance.versions(),
-        "device": provenance.device(),
-        "commit": provenance.commit(),
         "parameters": count_parameters(program.model),
         "seconds": {
             "training": round(trained.curve[-1][SECONDS], 1),

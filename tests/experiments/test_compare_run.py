@@ -162,7 +162,7 @@ def test_what_is_finished_is_not_trained_again(whole, compare, book, monkeypatch
 
     monkeypatch.setattr(compare_main, "build", refuse)
     before = (workdir / "results.json").read_bytes()
-    again = compare(*options(book, workdir))
+    again = compare(*options(book, workdir), "--log-every", "3")
     assert again.code == 0
     assert table.markdown(load(workdir)) in again.out
     assert (workdir / "results.json").read_bytes() == before

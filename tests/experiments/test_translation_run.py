@@ -13,7 +13,8 @@ import pytest
 
 from attn_jax.data import PairBatches
 from attn_jax.train import read_metrics
-from experiments.translation import plot, table, training
+from experiments.common.workdir import Workdir
+from experiments.translation import main, plot, table, training
 from experiments.translation.corpus import reversals
 
 STEPS = 6
@@ -178,6 +179,18 @@ def test_an_interruption_inside_an_epoch_changes_nothing(
         assert ours[name] == theirs[name]
     ours, theirs = (path / "test.reversed.translated" for path in (tmp_path, workdir))
     assert ours.read_text() == theirs.read_text()
+
+
+def test_results_keep_the_command_of_the_training(whole, tmp_path):
+    kept = Workdir(whole[0], ()).finished("translation")
+    assert kept["command"] == results_of(whole[0])["command"]
+    trained = training.Trained(None, [], [], None, 0.0)
+    plan = types.SimpleNamespace(
+        config=types.SimpleNamespace(steps=STEPS),
+        origin={"command": "another one"},
+        workdir=Workdir(whole[0], ()),
+    )
+    assert main._kept(plan, trained) == kept
 
 
 def test_a_damaged_checkpoint_ends_with_code_1(whole, translate, tmp_path):
