@@ -41,7 +41,8 @@ class Workdir:
         self.path = path
         # These two are no options of the command that goes on here.
         names = [name for name in may_differ if name not in ("preset", "workdir")]
-        self._may_differ = ", ".join(map(option, names))
+        options = ", ".join(map(option, names))
+        self._same = "the same config" + (f" ({options} may differ)" if names else "")
 
     @property
     def results(self) -> Path:
@@ -110,7 +111,7 @@ class Workdir:
         if different and self.begun():
             self._refuse(
                 f"which holds a run with another config ({'; '.join(different)})",
-                f"the same config ({self._may_differ} may differ)",
+                self._same,
             )
 
     def _refuse(self, why: str, expected: str) -> NoReturn:
@@ -142,7 +143,8 @@ class Workdir:
 
 
 def differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """What differs between two configs, in words."""
+    """What differs between two configs, the first one read from JSON, in words."""
+    here = json.loads(json.dumps(here))
     return [
         f"{name}: {there.get(name)} there, {here.get(name)} now"
         for name in sorted(there.keys() | here.keys())

@@ -32,3 +32,13 @@ def check(config: ScalingConfig) -> None:
     for name in ("max_seconds", "max_bytes"):
         if not getattr(config, name) > 0:
             fail(option(name), getattr(config, name), "a number above 0", "pass one")
+    # The cotangent, q, k and v are there before anything is known of a call.
+    tokens = max(config.tokens, config.longest)
+    inputs = 4 * 4 * tokens * config.num_heads * config.head_dim
+    if inputs > config.max_bytes:
+        fail(
+            "--longest",
+            f"{config.longest}, with inputs of {inputs:.3g} bytes a call",
+            f"at most --max-bytes, {config.max_bytes:g}",
+            "pass fewer tokens, heads or features, or more --max-bytes",
+        )

@@ -11,6 +11,7 @@ from experiments.linear_scaling.fits import (
     line,
     megabytes,
     milliseconds,
+    star,
 )
 
 
@@ -45,7 +46,7 @@ def beside_the_paper(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
                 if here is not None:
                     what = f"{kind.name} of {paper.NAMES[name]} over linear, N = {n:,}"
                     theirs = kind.theirs[name][n] / kind.theirs["linear"][n]
-                    lines.append((what, f"{theirs:.1f}", f"{here:.1f}"))
+                    lines.append((what, f"{theirs:.1f}", str(here)))
     return lines
 
 
@@ -54,12 +55,24 @@ def their_exponent(kind: Kind, name: str) -> float:
     return line(list(kind.theirs[name].items()))[0]
 
 
-def ratio(results: Mapping[str, Any], kind: Kind, model: str, n: int) -> float | None:
-    """How many times linear attention's time or memory a model takes."""
-    above, below = (
-        kind.ours(row) for name in (model, "linear") for row in [find(results, name, n)]
-    )
-    return None if above is None or below is None else above / below
+class Ratio(NamedTuple):
+    """How many times linear attention's time or memory a model takes at a length."""
+
+    n: int
+    value: float
+    star: str
+
+    def __str__(self) -> str:
+        return f"{self.value:.1f}{self.star}"
+
+
+def ratio(results: Mapping[str, Any], kind: Kind, model: str, n: int) -> Ratio | None:
+    """None where one of the two isn't known."""
+    rows = [find(results, name, n) for name in (model, "linear")]
+    above, below = map(kind.ours, rows)
+    if above is None or below is None:
+        return None
+    return Ratio(n, above / below, star(*rows))
 
 
 def find(results: Mapping[str, Any], model: str, n: int) -> Mapping[str, Any]:
@@ -72,7 +85,7 @@ def exponent(growth: Growth | None) -> str:
     """An exponent, and where rounds give several, their range."""
     if growth is None:
         return "-"
-    text = f"{growth.exponent:.2f}"
+    text = f"{growth.exponent:.2f}{growth.star}"
     if growth.least == growth.most:
         return text
     return f"{text} ({growth.least:.2f} to {growth.most:.2f})"

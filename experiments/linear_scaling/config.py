@@ -1,4 +1,4 @@
-"""How time and memory of attention grow with the length: figure 1 of the paper.
+r"""How time and memory of attention grow with the length: figure 1 of the paper.
 
 What the paper says. Linear attention takes time and memory in proportion to the length
 N, softmax attention in proportion to its square; Reformer's LSH attention grows like N
@@ -25,9 +25,12 @@ Commands.
 
     python -m experiments.linear_scaling
     python -m experiments.linear_scaling paper
-    python -m experiments.linear_scaling cpu --mechanisms linear lsh-1 --rounds 9
+    python -m experiments.linear_scaling cpu --mechanisms linear lsh-1 --rounds 9 \
+        --workdir runs/linear_scaling/nine-rounds
 
-Run it on a machine at rest. Expected numbers stand in docs/results.md.
+Run it on a machine at rest: it goes on with nothing, so that the same command again
+measures all anew, and another one needs a directory of its own. Expected numbers stand
+in docs/results.md.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -46,7 +49,7 @@ ROWS = (
 )
 
 # What may differ between two commands in one work directory.
-NOT_SHARED = ("preset", "workdir", "mechanisms", "rounds", "max_seconds", "max_bytes")
+NOT_SHARED = ("preset", "workdir")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +60,12 @@ class ScalingConfig:
       preset: where the other values come from.
       mechanisms: curves to draw: softmax-dense, softmax-blockwise, lsh-1, lsh-4,
         lsh-8, linear.
-      shortest, longest: tokens of a sample; lengths double from one to the other.
+      shortest: tokens of the shortest sample.
+      longest: tokens of the longest one; lengths double from one to the other.
       fit_from: the shortest length that exponents are fitted to.
       tokens: of a call; longer samples make its batch smaller, down to one sample.
-      num_heads, head_dim: of queries, keys and values.
+      num_heads: of queries, keys and values.
+      head_dim: features of each head.
       causal: attention to earlier tokens alone; --no-causal lets all see all.
       bucket_size: tokens in a bucket of LSH attention.
       rounds: turns of each call.
@@ -90,11 +95,6 @@ class ScalingConfig:
         """What all commands in one work directory have in common."""
         values = asdict(self)
         return {name: values[name] for name in values if name not in NOT_SHARED}
-
-    def shown(self) -> dict[str, Any]:
-        """All values but where they come from and where they go to."""
-        values = asdict(self)
-        return {n: values[n] for n in values if n not in ("preset", "workdir")}
 
     def directory(self) -> Path:
         """The work directory."""

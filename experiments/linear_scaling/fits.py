@@ -17,6 +17,7 @@ class Growth(NamedTuple):
     least, most: slopes of single rounds, each of which saw all lengths once.
     off: the largest distance of a point from the line, as a fraction of the line.
     first, last: the lengths from which and to which it was fitted.
+    star: as in `star`, of all points together.
     """
 
     exponent: float
@@ -25,6 +26,7 @@ class Growth(NamedTuple):
     off: float
     first: int
     last: int
+    star: str
 
 
 def milliseconds(row: Mapping[str, Any]) -> float | None:
@@ -39,6 +41,11 @@ def megabytes(row: Mapping[str, Any]) -> float | None:
     return used / row["batch"] / 1e6 if used else None
 
 
+def star(*rows: Mapping[str, Any]) -> str:
+    """A star where a number is of calls of which one was compiled and never run."""
+    return "*" * any("left_out" in row for row in rows)
+
+
 def growth_of_time(results: Mapping[str, Any], model: str) -> Growth | None:
     """Growth of a sample's time; None for fewer than 3 lengths."""
     rows = [row for row in _fitted(results, model) if row.get("samples")]
@@ -50,7 +57,7 @@ def growth_of_time(results: Mapping[str, Any], model: str) -> Growth | None:
         line(_points(rows, [s / b for s, b in zip(samples, batches, strict=True)]))[0]
         for samples in rounds
     ]
-    return _growth(_points(rows, list(map(milliseconds, rows))), slopes)
+    return _growth(rows, list(map(milliseconds, rows)), slopes)
 
 
 def growth_of_memory(results: Mapping[str, Any], model: str) -> Growth | None:
@@ -58,7 +65,7 @@ def growth_of_memory(results: Mapping[str, Any], model: str) -> Growth | None:
     rows = [row for row in _fitted(results, model) if row.get("bytes")]
     if len(rows) < FEWEST:
         return None
-    return _growth(_points(rows, list(map(megabytes, rows))), [])
+    return _growth(rows, list(map(megabytes, rows)), [])
 
 
 def line(points: Points) -> tuple[float, float]:
@@ -78,7 +85,9 @@ def _points(rows: Sequence[Mapping[str, Any]], values: Sequence[Any]) -> Points:
     return [(row["n"], value) for row, value in zip(rows, values, strict=True)]
 
 
-def _growth(points: Points, slopes: Sequence[float]) -> Growth:
-    exponent, off = line(points)
+def _growth(
+    rows: Sequence[Mapping[str, Any]], values: Sequence[Any], slopes: Sequence[float]
+) -> Growth:
+    exponent, off = line(_points(rows, values))
     ends = min(slopes, default=exponent), max(slopes, default=exponent)
-    return Growth(exponent, *ends, off, int(points[0][0]), int(points[-1][0]))
+    return Growth(exponent, *ends, off, rows[0]["n"], rows[-1]["n"], star(*rows))

@@ -13,6 +13,7 @@ from experiments.linear_scaling.comparison import (
     exponent,
     find,
 )
+from experiments.linear_scaling.fits import star
 
 BESIDE = ("", "paper", "here")
 # Below this, what a process holds anyway blurs what the system says of a call.
@@ -44,7 +45,7 @@ def _cell(row: Mapping[str, Any], value: Callable[[Any], float | None]) -> str:
     if number is None:
         return "-"
     shown = f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
-    return shown + "*" * ("left_out" in row)
+    return shown + star(row)
 
 
 def show(results: Mapping[str, Any]) -> None:
@@ -78,8 +79,9 @@ def notes(results: Mapping[str, Any]) -> list[str]:
         f"{config['tokens']:,} / N samples and at least one",
         f"time: median of {config['rounds']} rounds, each of which goes once over all "
         f"calls of all lengths; compiling, {compiling:.0f} s in all, is apart",
-        "memory: temporary arrays, inputs and results by XLA's account; * where the "
-        f"call was compiled and left out{_resident(rows)}",
+        "memory: what XLA allots when it compiles a call: temporary arrays, inputs and "
+        "results; * where the call, or one of those behind an exponent or a ratio, was "
+        f"compiled and never run{_resident(rows)}",
         f"exponent: slope of log over log from N = {config['fit_from']:,} on; in "
         f"brackets that of the lowest and the highest single round{_off(results)}",
         *_stops(results),
@@ -99,8 +101,8 @@ def _resident(rows: Any) -> str:
     if not ratios:
         return ""
     return (
-        f"; of temporary arrays and results, the process grew by {min(ratios):.2f} to "
-        f"{max(ratios):.2f} times that account"
+        f"; in calls that were run the process grew by {min(ratios):.2f} to "
+        f"{max(ratios):.2f} times what is allotted to temporary arrays and results"
     )
 
 

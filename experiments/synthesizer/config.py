@@ -43,7 +43,6 @@ so two of them share the work; results.json holds whatever is finished:
 `row@16` is the row with 16 heads. Expected numbers stand in docs/results.md.
 """
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -98,8 +97,7 @@ class Study:
         """What all runs of one work directory have in common."""
         values = asdict(self)
         shared = values.keys() - {*self.may_differ, *DECIDED}
-        # As JSON has it, so that it can be compared with what was written.
-        return json.loads(json.dumps({name: values[name] for name in sorted(shared)}))
+        return {name: values[name] for name in sorted(shared)}
 
     def directory(self) -> Path:
         """The work directory."""

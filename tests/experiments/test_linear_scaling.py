@@ -102,12 +102,12 @@ def test_a_curve_stops_where_a_limit_is_and_says_so(limit, value, reason):
     rows = measure(config, said.append)
     assert [bool(row.get("samples")) for row in rows] == [True, False, False]
     assert reason in rows[1]["left_out"]
-    results = {"config": config.shown(), "rows": rows}
+    results = {"config": config.shared(), "rows": rows}
     assert f"softmax-dense, N = 16: left out: {rows[1]['left_out']}" in said
     assert any("softmax-dense stops: N = 16 " in n for n in table.notes(results))
     # What it would need is known from compiling, and marked as such.
     _, (cells,) = table.lengths_table(results, comparison.MEMORY)
-    assert [cell.endswith("*") for cell in cells[1:4]] == [False, True, True]
+    assert [cell.endswith("*") for cell in cells[1:]] == [False, True, True, True]
     _, (cells,) = table.lengths_table(results, comparison.TIME)
     assert cells[2:4] == ("-", "-")
 
@@ -188,6 +188,9 @@ def test_rounds_give_the_range_of_an_exponent_and_medians_its_value():
     growth = fits.growth_of_time(results_of(rows), "linear")
     found = (growth.exponent, growth.least, growth.most)
     assert found == pytest.approx((1.0, 0.75, 1.5))
+    # Of a claim, nothing can be told: 1 is in its range, and the others aren't.
+    time = verdicts(results_of(rows))
+    assert time["Linear attention takes time in proportion to N"] == "cannot be told"
 
 
 def test_a_point_off_the_line_is_seen():
@@ -223,12 +226,14 @@ def test_the_papers_numbers_stand_beside_themselves():
 
 
 def verdicts(results):
-    return {claim.claim: claim.held for claim in claims.claims(results)}
+    """By claim, without the range of its exponent."""
+    found = claims.claims(results)
+    return {claim.claim.partition(" (")[0]: claim.held for claim in found}
 
 
 def test_the_papers_numbers_bear_its_claims_out():
     found = verdicts(of_the_paper())
-    lsh = "LSH takes nearly time in proportion to N"
+    lsh = "LSH takes time nearly in proportion to N"
     assert found.pop(lsh) == "undecided"
     assert set(found.values()) == {"yes"}
     assert len(found) == 6
@@ -239,8 +244,25 @@ def test_claims_fail_where_the_numbers_say_otherwise():
     assert slow["Linear attention takes less than softmax, at every length"] == "no"
     steep = verdicts(results_of(power("linear", 1.06) + power("softmax-dense", 1.7)))
     assert list(steep.values()).count("no") == 4
+    flat = verdicts(results_of(power("linear", 0.5)))
+    assert set(flat.values()) == {"no"}
     level = verdicts(results_of(power("linear", 1.04) + power("softmax-dense", 2.1)))
     assert set(level.values()) == {"yes"}
+
+
+def test_a_ratio_of_calls_that_were_never_run_is_marked():
+    rows = power("linear", 1) + power("softmax-dense", 2)
+    rows[-1]["left_out"] = "needs more"
+    del rows[-1]["samples"]
+    *_, cheaper = claims.claims(results_of(rows))
+    assert cheaper.ours == (
+        "time 64.0 to 256.0 times, N = 64 to 256; "
+        "memory 64.0 to 512.0* times, N = 64 to 512"
+    )
+    found = claims.claims(results_of(rows))
+    assert [claim.ours.partition(",")[0] for claim in found[:4]] == [
+        *("exponent 1.00", "exponent 1.00", "exponent 2.00", "exponent 2.00*")
+    ]
 
 
 def test_a_claim_needs_its_curve_and_three_lengths():
@@ -261,10 +283,14 @@ def test_presets_ask_for_lengths_that_double():
         (("--mechanisms", "linear", "linear"), "use --rounds to repeat"),
         (("--longest", "8"), "--longest: got 8; expected at least --shortest, 16"),
         (("--rounds", "0"), "--rounds: got 0"),
+        (("--longest", "1" + 14 * "0"), "--longest: got 100000000000000, with inputs"),
         (("--max-bytes", "0"), "--max-bytes: got 0.0; expected a number above 0"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(scale, tmp_path, arguments, message):
+def test_what_cannot_be_meant_is_refused(
+    scale, tmp_path, monkeypatch, arguments, message
+):
+    monkeypatch.setattr(main, "measure", None)
     outcome = scale(*TINY, "--workdir", tmp_path, *arguments)
     assert outcome.code == 2
     assert message in outcome.err
@@ -274,6 +300,12 @@ def test_another_config_is_refused_where_results_are(whole, scale):
     outcome = scale(*TINY, "--workdir", whole[0], "--tokens", "128")
     assert outcome.code == 2
     assert "tokens: 64 there, 128 now" in outcome.err
+    assert "expected the same config; pass" in outcome.err
+
+
+def test_the_same_command_measures_again(whole, scale, monkeypatch):
+    monkeypatch.setattr(main, "measure", lambda *_: load(whole[0])["rows"])
+    assert scale(*TINY, "--workdir", whole[0]).code == 0
 
 
 def test_an_interrupted_run_leaves_no_results(scale, tmp_path, monkeypatch):
