@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.common.claim import Claim
+from experiments.common.claim import Claim, verdict
 from experiments.linear_images.table import WAYS, bits, speeds
 
 CAUTION = (
@@ -63,7 +63,7 @@ def _quality(rows: Mapping[str, Any]) -> Claim:
         f"{PAPER}, tables 1 and 2",
         "bits/dim: MNIST softmax 0.621, linear 0.644; CIFAR-10 3.47, 3.40",
         f"softmax {softmax:.3f}, linear {linear:.3f}, after as many updates",
-        "yes" if linear <= softmax + CLOSE else "no",
+        verdict([(linear, softmax + CLOSE)]),
     )
 
 
@@ -79,7 +79,7 @@ def _faster(results: Mapping[str, Any]) -> list[Claim]:
             theirs,
             f"{_rate(linear[count], count)} to {_rate(times[count], count)} "
             f"({times[count] / linear[count]:,.1f}x)",
-            _verdict(times[count] / linear[count], results),
+            _held(linear[count], times[count], results),
         )
         for way, wanted, where, theirs in FASTER
         for count in [wanted or all_of_them]
@@ -92,10 +92,10 @@ def _rate(seconds: float, count: int) -> str:
     return f"{count / seconds:.3g} images/s"
 
 
-def _verdict(ratio: float, results: Mapping[str, Any]) -> str:
+def _held(linear: float, softmax: float, results: Mapping[str, Any]) -> str:
     """The claim is one about long sequences."""
     height, width, channels = results["images"]["shape"]
     pixels = height * width * channels
     if pixels < LONG:
         return f"cannot be told at {pixels} pixels"
-    return "yes" if ratio > 1 else "no"
+    return verdict([(linear, softmax)])

@@ -47,11 +47,11 @@ from typing import Annotated, Any
 
 import tyro
 
-# What may differ between two commands that go on in one work directory.
+# What may differ between two commands that go on in one work directory, and the steps
+# where the learning rate doesn't depend on how many there are.
 NOT_SHARED = (
     "preset",
     "mechanisms",
-    "steps",
     "data",
     "tfds",
     "tfds_dir",
@@ -86,21 +86,28 @@ class ImagesConfig:
       side: height and width of the images.
       channels: 1 is grey, 3 is red, green, blue.
       levels: values that a pixel can have.
-      steps: updates of each model.
+      steps: updates of each model. More of them go on from fewer only where the rate
+        is constant, without warm-up and fall: another number is another schedule.
       seed: of initial values, batches, dropout and what is written.
       batch_size: images of a batch.
-      num_layers, d_model, num_heads, d_ff: of each decoder.
+      num_layers: blocks of each decoder.
+      d_model: width of the pixels.
+      num_heads: attention heads.
+      d_ff: width of the feed-forward layers.
       positions: "learned" or "sinusoidal", added to the pixels' embeddings,
         "concatenated" behind them as in the authors' code, or another kind that the
         decoder has.
-      norm_placement, use_bias, activation: as the decoder has them.
+      norm_placement: "pre", or "post" as in the authors' code.
+      use_bias: whether projections and feed-forward layers have biases.
+      activation: of the feed-forward layers: "gelu", or "relu" as in the authors' code.
       dropout_rate: on embeddings and on each layer's output.
       optimizer: "adamw", or "radam" as in the paper.
       learning_rate: its peak; it warms up linearly and falls along a cosine.
       warmup_fraction: the part of the updates that is warm-up.
       final_fraction: the last rate as a fraction of the peak; 1 doesn't fall.
       weight_decay: of either, on matrices.
-      bucket_size: pixels that lsh-N attends to from one, and from the one before it.
+      bucket_size: pixels that lsh and lsh-N attend to from one, and from the one before
+        it.
       eval_images: held-out images on which the curve is measured; the first ones.
       test_images: held-out images on which the result is measured; the first ones.
       generate: images written at a time, beside one at a time.
@@ -108,7 +115,9 @@ class ImagesConfig:
       recompute: whether softmax also writes without a cache, which takes minutes where
         there are many pixels.
       completions: held-out images whose lower half is written anew.
-      checkpoint_every, log_every, eval_every: steps between two.
+      checkpoint_every: steps between checkpoints.
+      log_every: steps between two lines of metrics.jsonl.
+      eval_every: steps between two points of the curves.
       workdir: where everything is written. None is runs/linear_images/PRESET, followed
         by the head where that isn't the preset's.
     """
@@ -168,7 +177,13 @@ class ImagesConfig:
     def shared(self) -> dict[str, Any]:
         """What all commands in one work directory have in common."""
         values = asdict(self)
-        return {name: values[name] for name in values if name not in NOT_SHARED}
+        return {name: values[name] for name in values if name not in self.may_differ}
+
+    @property
+    def may_differ(self) -> tuple[str, ...]:
+        """What two commands in one work directory need not have in common."""
+        constant = self.warmup_fraction == 0 and self.final_fraction == 1
+        return (*NOT_SHARED, "steps") if constant else NOT_SHARED
 
     def directory(self) -> Path:
         """The work directory."""

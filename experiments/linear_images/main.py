@@ -8,12 +8,12 @@ from attn_jax.models import count_parameters
 from experiments.common import provenance
 from experiments.common.main import run_program
 from experiments.common.runs import require_steps, run_name
-from experiments.common.workdir import Workdir, read_json, write_json
+from experiments.common.workdir import Workdir, write_json
 from experiments.linear_images import plot, table
 from experiments.linear_images.command_line import PROGRAM, parse
-from experiments.linear_images.config import NOT_SHARED, ImagesConfig
+from experiments.linear_images.config import ImagesConfig
 from experiments.linear_images.pictures import load_images
-from experiments.linear_images.results import ALSO, assemble, shared_config
+from experiments.linear_images.results import assemble, shared_config
 from experiments.linear_images.rows import Row
 from experiments.linear_images.training import decoder_config
 
@@ -22,7 +22,7 @@ class Plan(NamedTuple):
     """All that is known before anything is computed."""
 
     config: ImagesConfig
-    command: str
+    origin: dict[str, Any]
     images: ImageSet
     workdir: Workdir
     parameters: dict[str, int]
@@ -45,9 +45,9 @@ def prepare(arguments: Sequence[str]) -> Plan:
         for mechanism in config.mechanisms
     }
     images = load_images(config)
-    workdir = Workdir(config.directory(), NOT_SHARED)
-    command = provenance.command(PROGRAM, arguments)
-    plan = Plan(config, command, images, workdir, parameters)
+    workdir = Workdir(config.directory(), config.may_differ)
+    origin = provenance.origin(PROGRAM, arguments)
+    plan = Plan(config, origin, images, workdir, parameters)
     workdir.check(plan.shared_config())
     names = [run_name(mechanism, config.seed) for mechanism in config.mechanisms]
     require_steps(workdir, names, config.steps)
@@ -59,15 +59,14 @@ def run(plan: Plan) -> None:
     config, workdir = plan.config, plan.workdir
     _introduce(plan)
     rows = [
-        Row(mechanism, config, plan.images, workdir) for mechanism in config.mechanisms
+        Row(mechanism, config, plan.images, workdir, plan.origin)
+        for mechanism in config.mechanisms
     ]
     numbers = [row.numbers() for row in rows]
-    results = read_json(workdir.results)
-    computed = any(row.computed for row in rows)
-    if results is None or computed or not _same(results, config):
-        results = assemble(numbers, config, plan.images, plan.command)
-        write_json(workdir.results, results)
-        plot.draw(results, workdir.figures)
+    parts = [part for row in rows for part in row.parts]
+    results = assemble(numbers, parts, config, plan.images)
+    write_json(workdir.results, results)
+    plot.draw(results, workdir.figures)
     table.show(results)
     print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")
 
@@ -80,12 +79,4 @@ def _introduce(plan: Plan) -> None:
         f"{plan.images.summary}\nParameters: {sizes}\nEach model: {config.steps:,} "
         f"updates of {config.batch_size} x {config.num_pixels:,} pixels",
         flush=True,
-    )
-
-
-def _same(results: dict[str, Any], config: ImagesConfig) -> bool:
-    """Whether results.json is of the same models, measured in the same way."""
-    there = results["config"]
-    return [row["model"] for row in results["rows"]] == list(config.mechanisms) and all(
-        there.get(name) == getattr(config, name) for name in ALSO
     )

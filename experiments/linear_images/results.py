@@ -19,24 +19,28 @@ ALSO = ("steps", "test_images", "generate", "repeats", "recompute", "completions
 
 
 def assemble(
-    rows: list[dict[str, Any]], config: ImagesConfig, images: ImageSet, command: str
+    rows: list[dict[str, Any]],
+    parts: list[dict[str, Any]],
+    config: ImagesConfig,
+    images: ImageSet,
 ) -> dict[str, Any]:
-    """The results of models that are all done."""
+    """The results of models that are all done.
+
+    Args:
+      parts: what the rows were made of, each with its origin.
+    """
     counted = images.test[: config.test_images]
     return {
         "experiment": "linear_images",
         "preset": config.preset,
         "title": config.title,
-        "command": command,
+        **provenance.joined(parts),
         "config": {
             **shared_config(config, images),
             **{name: getattr(config, name) for name in ALSO},
             "seeds": [config.seed],
         },
         "images": {**describe(images), "counted_images": len(counted)},
-        "versions": provenance.versions(),
-        "device": provenance.device(),
-        "commit": provenance.commit(),
         "reference": {
             "uniform_bits_per_dim": math.log2(config.levels),
             "neighbours_bits_per_dim": bits_of_neighbours(images, config),

@@ -2,7 +2,7 @@
 
 import base64
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from jaxtyping import PyTree
 
 from attn_jax.data import ImageSet
 from attn_jax.models import count_parameters
+from experiments.common import provenance
 from experiments.common.live import Measure, make_display
 from experiments.common.runs import run_name, seconds_of_training
 from experiments.common.workdir import Workdir
@@ -25,15 +26,20 @@ MEASURE = Measure(
 class Row:
     """A model of the comparison: trained, measured, and set to write.
 
-    computed: whether something had to be computed, and wasn't there from earlier.
+    parts: its numbers as they are kept, each with the origin it was computed with.
     """
 
     def __init__(
-        self, mechanism: str, config: ImagesConfig, images: ImageSet, workdir: Workdir
+        self,
+        mechanism: str,
+        config: ImagesConfig,
+        images: ImageSet,
+        workdir: Workdir,
+        origin: Mapping[str, Any],
     ) -> None:
         self.mechanism, self.config, self.images = mechanism, config, images
-        self.computed = False
-        self._workdir = workdir
+        self.parts: list[dict[str, Any]] = []
+        self._workdir, self._origin = workdir, origin
         self._name = run_name(mechanism, config.seed)
         self._program: Program | None = None
         self._params: PyTree = None
@@ -82,10 +88,10 @@ class Row:
         asked = {"steps": self.config.steps, **asked}
         there = self._workdir.finished(name)
         if there is None or any(there.get(key) != asked[key] for key in asked):
-            there = {**asked, **compute()}
+            there = {**asked, **compute(), **self._origin}
             self._workdir.finish(name, there)
-            self.computed = True
-        return there
+        self.parts.append(there)
+        return provenance.without_origin(there)
 
     def _measure_training(self) -> dict[str, Any]:
         program, config, name = self.program, self.config, self._name

@@ -132,7 +132,6 @@ def notes(results: Mapping[str, Any]) -> list[str]:
 def scale(results: Mapping[str, Any]) -> str:
     """How large the run was, where and with what."""
     config, images = results["config"], results["images"]
-    steps = config["steps"] * config["batch_size"]
     minutes = ", ".join(
         f"{row['model']} {(row['training']['training_seconds'] or 0) / 60:.1f}"
         for row in results["rows"]
@@ -144,9 +143,8 @@ def scale(results: Mapping[str, Any]) -> str:
         f"{provenance.sentence(results)} {config['num_layers']} layers of width "
         f"{config['d_model']}, {config['num_heads']} heads, {config['positions']} "
         f"positions, {head}; {config['steps']:,} updates of {config['batch_size']} "
-        f"images, {steps / images['training_images']:.1f} times all of "
-        f"{images['training_images']:,} ({images['name']}). Minutes of training: "
-        f"{minutes}.\n"
+        f"images, drawn with replacement from {images['training_images']:,} "
+        f"({images['name']}). Minutes of training: {minutes}.\n"
     )
 
 

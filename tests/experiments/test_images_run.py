@@ -79,6 +79,7 @@ def test_results(whole):
             assert timed["median_seconds"] > 0
             assert timed["compile_seconds"] > 0
     assert table.markdown(results).split("\n\n")[0] in outcome.out
+    assert "of 4 images, drawn with replacement from 20 (pict" in table.scale(results)
     for name in ("commit", "versions", "device", "command"):
         assert name in results
     assert not any(os.path.isabs(word) for word in results["command"].split())
@@ -102,6 +103,18 @@ def test_the_figures_are_drawn_from_results_alone(whole, tmp_path):
     for path in drawn:
         assert 1_000 < path.stat().st_size < 300_000
         assert path.read_bytes() == (workdir / "figures" / path.name).read_bytes()
+
+
+def test_a_curve_says_on_how_many_images_it_is(whole):
+    results = load(whole[0])
+    results["images"] |= {"held_out_images": 900, "counted_images": 1000}
+    (axes,) = plot.FIGURES["loss_curves"](results).axes
+    assert axes.get_ylabel() == "bits/dim, 8 held-out images"
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == [
+        *("softmax", "linear"),
+        "table of neighbouring pixels, on 1,000 images",
+    ]
 
 
 def stop_at(patch, owner, name, number):
@@ -154,9 +167,9 @@ def test_what_is_finished_is_not_done_again(whole, draw, pictures, monkeypatch):
     monkeypatch.setattr(Program, "train", None)
     monkeypatch.setattr(rows, "write", None)
     before = (workdir / "results.json").read_bytes()
-    again = draw(*options(pictures, workdir))
+    again = draw(*options(pictures, workdir), "--log-every", "3")
     assert again.code == 0, again.err
-    assert (workdir / "results.json").read_bytes() == before
+    assert (workdir / "results.json").read_bytes() == before, "the command as well"
 
 
 def test_what_is_asked_for_anew_is_measured_without_training(
@@ -168,20 +181,25 @@ def test_what_is_asked_for_anew_is_measured_without_training(
     outcome = draw(*options(pictures, workdir), *linear)
     assert outcome.code == 0, outcome.err
     assert len(calls) == 2
-    (row,) = load(workdir)["rows"]
+    results = load(workdir)
+    trained, measured = results["command"].split("; ")
+    assert trained == load(whole[0])["command"]
+    assert measured.endswith("--mechanisms linear --repeats 2")
+    (row,) = results["rows"]
     assert [len(timed["seconds"]) for timed in row["writing"]] == [2, 2]
     assert row["training"] == load(whole[0])["rows"][1]["training"]
 
 
-def test_another_config_and_fewer_steps_are_refused(whole, draw, pictures):
+def test_another_config_is_refused(whole, draw, pictures):
+    """Other steps, too: the rate falls along a cosine to the last one."""
     workdir, _ = whole
     refused = draw(*options(pictures, workdir), "--d-ff", "32")
     assert refused.code == 2
     assert "d_ff: 16 there, 32 now" in refused.err
-    refused = draw(*options(pictures, workdir, steps=STEPS - 1))
+    refused = draw(*options(pictures, workdir, steps=STEPS + 2))
     assert refused.code == 2
-    assert "--steps: got 5" in refused.err
-    assert "6 steps of softmax; expected at least 6" in refused.err
+    assert "steps: 6 there, 8 now" in refused.err
+    assert "--steps" not in refused.err
 
 
 def test_nan_while_writing_ends_with_code_1(
