@@ -41,9 +41,19 @@ def verdict(
     """
     wins, count = sum(low < high for low, high in pairs), len(pairs)
     always, never, sometimes = words
+    if not pairs:
+        return f"{sometimes} (no {each} in common)"
     word = {count: always, 0: never}.get(wins, sometimes)
-    where = f"one {each}" if count == 1 else f"{wins} of {count} {each}s"
-    return f"{word} ({where})"
+    return f"{word} ({counted(wins, count, each)})"
+
+
+def counted(wins: int, count: int, each: str = "seed") -> str:
+    """In how many of them it was so.
+
+    >>> counted(1, 3), counted(0, 1)
+    ('1 of 3 seeds', 'one seed')
+    """
+    return f"one {each}" if count == 1 else f"{wins} of {count} {each}s"
 
 
 def paired_difference(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -22,7 +22,7 @@ rows see the same batches, and begin with the same values where they share param
 
     preset    what                                              hardware      minutes
     smoke     two maps, a few steps                             2 cores       under 1
-    cpu       10 rows on 2 tasks                                2 cores       20
+    cpu       10 rows on 2 tasks                                2 cores       24
 
 Commands.
 
@@ -57,7 +57,8 @@ class FeatureMapsConfig:
       maps: feature maps, with blanks between; each with a normaliser and with a norm.
       tasks: copy, text or both.
       seeds: how many times each model is trained, with seeds 0, 1, 2, ...
-      copy_steps, text_steps: training steps of each model on a task.
+      copy_steps: training steps of each model on the copy task.
+      text_steps: training steps of each model on the text.
       data: files, directories or globs with text. None is the source of Python's
         standard library on this machine.
       workdir: where everything is written. None is runs/feature_maps/PRESET.

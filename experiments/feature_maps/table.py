@@ -11,8 +11,8 @@ from experiments.linear_copy.training import LOSS, SYMBOLS
 
 NORM = "+norm"
 COLUMNS = {
-    "copy": ("copy: symbols right", "copy: loss", "copy: ms an update"),
-    "text": ("text: bits per byte", "text: ms an update"),
+    "copy": ("copy: symbols right", "copy: loss"),
+    "text": ("text: bits per byte",),
 }
 
 
@@ -40,25 +40,14 @@ def _copy(runs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return (
         f"{fmean(run[SYMBOLS] for run in runs):.2%}",
         mean_and_spread([run[LOSS] for run in runs], "{:.4f}"),
-        milliseconds(runs),
     )
 
 
 def _text(runs: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    return mean_and_spread([run[BITS] for run in runs], "{:.3f}"), milliseconds(runs)
+    return (mean_and_spread([run[BITS] for run in runs], "{:.3f}"),)
 
 
 CELLS = {"copy": _copy, "text": _text}
-
-
-def milliseconds(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Of an update, a dash where not known."""
-    known = [
-        1000 * run["training_seconds"] / run["steps"]
-        for run in runs
-        if run["training_seconds"]
-    ]
-    return f"{fmean(known):.0f}" if known else "-"
 
 
 def reached(numbers: Mapping[str, Any]) -> str:
@@ -71,17 +60,21 @@ def reached(numbers: Mapping[str, Any]) -> str:
 def notes(results: Mapping[str, Any]) -> list[str]:
     """What the columns mean, a sentence each."""
     config = results["config"]
+    tasks = {
+        "copy": f"copy: {config['copy_steps']:,} updates on "
+        f"{config['copy_batch_size']} x {config['copy_length']} tokens; the share of "
+        "copied symbols that are right, and the loss in nats a target, on sequences "
+        "not trained on",
+        "text": f"text: {config['text_steps']:,} updates on "
+        f"{config['text_batch_size']} x {config['text_length']} bytes; bits per byte "
+        "on validation text",
+    }
     return [
-        f"copy: {config['copy_steps']:,} updates on {config['copy_batch_size']} x "
-        f"{config['copy_length']} tokens; the share of copied symbols that are right, "
-        "and the loss in nats a target, on sequences not trained on",
-        f"text: {config['text_steps']:,} updates on {config['text_batch_size']} x "
-        f"{config['text_length']} bytes; bits per byte on validation text",
+        *(tasks[name] for name in results["tasks"]),
         "RMS of the head: the sum over keys isn't divided; each head's output is "
         "RMS-normalised, with a learnt scale",
         "exp: stabilised at each position, so that a key's features sum to 1; "
         "polynomial: of degree 2, (d + 1)(d + 2) / 2 features for d",
-        "ms an update: of training alone, on a machine that may have had other work",
         "one seed, so no spread: --seeds 2 trains each row twice"
         if len(config["seeds"]) == 1
         else "±: half the distance between the best and the worst seed",

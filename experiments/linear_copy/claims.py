@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from experiments.common.claim import Claim, verdict
+from experiments.common.claim import Claim, counted, verdict
 from experiments.linear_copy.table import ENOUGH
 from experiments.linear_copy.training import LOSS, SYMBOLS
 
@@ -28,19 +28,22 @@ def claims(results: Mapping[str, Any]) -> list[Claim]:
 
 def _as_softmax(rows: Mapping[str, Any]) -> Claim:
     """Linear copies as softmax does, if that copies at all."""
-    means, enough = {}, {}
-    for name in ("softmax", "linear"):
-        symbols = [run[SYMBOLS] for run in rows[name]["runs"]]
-        means[name] = fmean(symbols)
-        enough[name] = all(share >= ENOUGH for share in symbols)
-    held = "yes" if enough["linear"] else "no"
+    symbols = {
+        name: [run[SYMBOLS] for run in rows[name]["runs"]]
+        for name in ("softmax", "linear")
+    }
+    enough, count = sum(x >= ENOUGH for x in symbols["linear"]), len(symbols["linear"])
+    held = "yes" if enough == count else "no"
     return Claim(
         "Linear attention copies as well as softmax attention",
         PAPER,
         "both curves end at one loss",
-        ", ".join(f"{name} {mean:.2%} of the symbols" for name, mean in means.items()),
-        f"{held} (every seed at {ENOUGH:.0%} or more)"
-        if enough["softmax"]
+        ", ".join(
+            f"{name} {fmean(shares):.2%} of the symbols"
+            for name, shares in symbols.items()
+        ),
+        f"{held} ({counted(enough, count)} at {ENOUGH:.0%} or more)"
+        if min(symbols["softmax"]) >= ENOUGH
         else "undecided (softmax does not copy)",
     )
 
@@ -50,12 +53,15 @@ def _below(linear: Mapping[str, Any], other: Mapping[str, Any]) -> Claim:
     ours, theirs = (
         {run["seed"]: run[LOSS] for run in row["runs"]} for row in (linear, other)
     )
-    pairs = [(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
+    seeds = sorted(ours.keys() & theirs.keys())
+    found = {
+        name: [losses[seed] for seed in seeds]
+        for name, losses in (("linear", ours), (other["model"], theirs))
+    }
     return Claim(
         f"Linear attention ends at a lower loss than {other['model']}",
         PAPER,
         "its curve lies lower",
-        f"linear {fmean(ours.values()):.4f}, {other['model']} "
-        f"{fmean(theirs.values()):.4f}",
-        verdict(pairs) if pairs else "undecided (no seed in common)",
+        ", ".join(f"{name} {fmean(x):.4f}" for name, x in found.items() if x),
+        verdict(list(zip(*found.values(), strict=True))),
     )

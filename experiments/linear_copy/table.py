@@ -83,8 +83,26 @@ def notes(results: Mapping[str, Any]) -> list[str]:
         "99 % after updates: the first evaluation that had so many symbols right, for "
         f"each seed; the rate falls to a tenth after {config['decay_after']:,} updates",
         "ms an update: of training alone, on a machine that may have had other work",
+        _seeds(results),
         *_hashes(results),
     ]
+
+
+def _seeds(results: Mapping[str, Any]) -> str:
+    """Of which seeds the means are, and what models of one seed share."""
+    seeds = {
+        row["model"]: ", ".join(str(run["seed"]) for run in row["runs"])
+        for row in results["rows"]
+    }
+    share = "models of one seed saw the same batches"
+    first = next(iter(seeds.values()))
+    if len(set(seeds.values())) == 1:
+        return f"{'seeds' if ',' in first else 'seed'} {first} in every row: {share}"
+    each = "; ".join(f"{model} {found}" for model, found in seeds.items())
+    return (
+        f"seeds differ, so that means do not compare: {each}; {share}, and claims of a "
+        "lower loss are judged on the seeds that two rows share"
+    )
 
 
 def _hashes(results: Mapping[str, Any]) -> list[str]:
@@ -93,9 +111,9 @@ def _hashes(results: Mapping[str, Any]) -> list[str]:
         return []
     size = results["config"]["bucket_size"]
     return [
-        "lsh-N: N rounds of hashes, drawn anew at each update and the same for all "
-        f"validation; tokens attend within chunks of {size} and to the chunk before; "
-        "queries are the keys, which saves parameters"
+        "lsh-N: N rounds of hashes, drawn anew at each update; all validation is with "
+        f"one draw of them, whatever the seed; tokens attend within chunks of {size} "
+        "and to the chunk before; queries are the keys, which saves parameters"
     ]
 
 
@@ -117,8 +135,9 @@ def scale(results: Mapping[str, Any]) -> str:
     return (
         f"{provenance.sentence(results)} {config['num_layers']} layers of width "
         f"{config['d_model']}, {config['num_heads']} heads, positions "
-        f"{config['positions']}, {config['norm_placement']}-norm; {config['steps']:,} "
-        f"updates on {config['batch_size']} x {config['length']} tokens of "
+        f"{config['positions']}, {config['norm_placement']}-norm, dropout "
+        f"{config['dropout_rate']:g}; {config['steps']:,} updates on "
+        f"{config['batch_size']} x {config['length']} tokens of "
         f"{config['num_symbols']} symbols; {seeds} seed{'s' * (seeds > 1)}. Training "
         f"took {seconds['training'] / 60:.0f} minutes in all.\n"
     )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.common.claim import Claim
+from experiments.common.claim import Claim, verdict
 from experiments.translation.config import departures
 
 CAUTION = (
@@ -26,6 +26,6 @@ def claims(results: Mapping[str, Any]) -> list[Claim]:
             f"{test:.1f} BLEU (detokenised), {results['parameters'] / 1e6:.1f}M "
             f"parameters, {results['corpus']['pairs']['train']:,} pairs; word for word "
             f"{words:.1f}",
-            "yes" if test > words else "no",
+            verdict([(words, test)]),
         )
     ]

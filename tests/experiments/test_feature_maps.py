@@ -68,8 +68,9 @@ def test_one_task_of_a_finished_run_is_a_table_of_its_own(
     results = load(workdir)
     assert list(results["tasks"]) == ["text"]
     assert results["tasks"]["text"] == before["tasks"]["text"]
+    assert results["command"] == before["command"], "that of the training"
     assert "bits per byte" in table.markdown(results)
-    assert "symbols" not in table.markdown(results)
+    assert "symbols" not in table.markdown(results) + "".join(table.notes(results))
 
 
 def test_rows_differ_in_map_and_division_alone():

@@ -111,6 +111,8 @@ def test_parts_and_interruptions_leave_no_trace(whole, interrupted):
     assert losses(workdir) == losses(whole[0])
     here, there = load(workdir), load(whole[0])
     assert [row["model"] for row in here["rows"]] == list(MODELS)
+    commands = here["command"].split("; ")
+    assert ["--models linear " in command for command in commands] == [True, False]
     for mine, other in zip(here["rows"], there["rows"], strict=True):
         for name in ("curve", "generated_copies_right", training.LOSS):
             assert mine["runs"][0][name] == other["runs"][0][name], name
@@ -119,8 +121,8 @@ def test_parts_and_interruptions_leave_no_trace(whole, interrupted):
 def test_what_is_finished_is_not_trained_again(whole, copy_task, monkeypatch):
     monkeypatch.setattr(copy_main, "build", None)
     before = (whole[0] / "results.json").read_bytes()
-    assert copy_task(*options(whole[0])).code == 0
-    assert (whole[0] / "results.json").read_bytes() == before
+    assert copy_task(*options(whole[0]), "--log-every", "3").code == 0
+    assert (whole[0] / "results.json").read_bytes() == before, "the command as well"
 
 
 def test_runs_of_another_length_are_no_part_of_the_results(
@@ -141,6 +143,7 @@ def test_runs_of_another_length_are_no_part_of_the_results(
         (["cpi"], ["preset: got 'cpi'", "did you mean 'cpu'"]),
         (["--models", "linaer"], ["models: got 'linaer'", "did you mean 'linear'"]),
         (["--models", "lsh-0"], ["models: got 'lsh-0'", "lsh-N with N rounds"]),
+        (["--models", "lsh-100"], ["models: got 'lsh-100'", "1 to 99"]),
         (["--models"], ["models: got none"]),
         (["--models", "linear", "linear"], ["twice", "--seeds"]),
         (["--steps", "0"], ["--steps: got 0", "at least 1"]),
@@ -242,8 +245,9 @@ def test_claims_are_judged_by_every_seed():
     good, bad = (0, 0.01, 0.995), (1, 0.4, 0.9)
     softmax = row("softmax", good)
     assert held(softmax) == []
-    assert held(softmax, row("linear", good)) == ["yes (every seed at 99% or more)"]
-    assert held(softmax, row("linear", good, bad))[0].startswith("no")
+    assert held(softmax, row("linear", good)) == ["yes (one seed at 99% or more)"]
+    some = held(softmax, row("linear", good, bad))
+    assert some == ["no (1 of 2 seeds at 99% or more)"]
     undecided = held(row("softmax", bad), row("linear", good))
     assert undecided == ["undecided (softmax does not copy)"]
     linear = row("linear", good, bad)
@@ -257,6 +261,23 @@ def test_claims_are_judged_by_every_seed():
         "undecided (no seed in common)"
     ]
     assert held(linear, row("lsh-1", (1, 0.1, 0.9))) == ["no (one seed)"]
+    # Both numbers are of the seed that both have.
+    (claim,) = claims({"rows": [linear, row("lsh-1", (1, 0.1, 0.9))]})
+    assert claim.ours == "linear 0.4000, lsh-1 0.1000"
+
+
+def test_the_table_says_of_which_seeds_its_means_are():
+    config = PRESETS["cpu"].shared()
+    both = row("softmax", (0, 0.1, 1.0), (2, 0.1, 1.0))
+    (same,) = seeds_in({"rows": [both, {**both, "model": "linear"}], "config": config})
+    assert same.startswith("seeds 0, 2 in every row")
+    rows = [both, row("linear", (2, 0.1, 1.0))]
+    (differ,) = seeds_in({"rows": rows, "config": config})
+    assert "do not compare: softmax 0, 2; linear 2;" in differ
+
+
+def seeds_in(results):
+    return [note for note in table.notes(results) if note.startswith("seeds")]
 
 
 def test_updates_until_enough_symbols_are_right_are_those_of_the_curve():
