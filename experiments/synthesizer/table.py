@@ -155,7 +155,8 @@ def notes(results: Mapping[str, Any]) -> list[str]:
         "the same shared parameters and sees the same batches in every row",
         "parameters: those that are trained, embeddings included; as in the paper, the "
         "rows are not made equally large",
-        f"{TOKENS.get(results['study'], 'tokens/s')}: of training, by the steps alone",
+        f"{TOKENS.get(results['study'], 'tokens/s')}: of training, by the steps alone, "
+        "on a machine that may have had other work",
         *_of_the_classes(results),
         *_of_the_paper(results),
         *_of_fixed_rows(rows),
