@@ -26,7 +26,7 @@ from tests.models.cases import (
     ids,
     placed,
 )
-from tests.nn.cases import EVERY, NOT_DECODING, decodes, rows, small
+from tests.nn.cases import DECODING, NOT_DECODING, rows, small
 from tests.nn.errors import assert_raises
 from tests.ops.oracles import assert_close, assert_same_bits
 
@@ -34,11 +34,15 @@ from tests.ops.oracles import assert_close, assert_same_bits
 PLACES = [[0, 1, 2, 3], [3, 4, 5, 6], [1, 2, 4, 5]]
 
 
+# Exclusion is of a layer, where tests/nn holds it to the laws with every mechanism.
+stacked = functools.partial(rows, exclusive=("softmax", "linear"))
+decodes = pytest.mark.parametrize("one", stacked(DECODING), indirect=True)
+
 # Of two lists of rows the same ones need not come one after the other.
 model = functools.lru_cache(maxsize=4)(Model)
 
 
-@pytest.fixture(scope="module", params=EVERY)
+@pytest.fixture(scope="module", params=stacked(nn.MECHANISMS))
 def one(request):
     """A decoder of each row, which its tests share."""
     return model(*request.param)
@@ -85,7 +89,7 @@ def test_packed_segments_equal_rows_of_their_own(one):
 EXACT = [name for name, kind in nn.MECHANISMS.items() if kind.causal_to_the_bit]
 
 
-@pytest.mark.parametrize("one", rows(EXACT), indirect=True)
+@pytest.mark.parametrize("one", stacked(EXACT), indirect=True)
 @pytest.mark.parametrize("at", [0, 3, T - 1])
 def test_no_logit_before_a_changed_token_moves(one, at):
     tokens = ids(4, B, T)

@@ -29,12 +29,17 @@ VARIANTS = {
 }
 
 
-def rows(names):
-    """Each mechanism with and without exclusion, and its variants without."""
+def rows(names, exclusive=None):
+    """Each mechanism with and without exclusion, and its variants without.
+
+    Args:
+      exclusive: the mechanisms that are there with exclusion too; all, if None.
+    """
     both = [
-        pytest.param((name, exclusive), id=f"{name}-exclusive" if exclusive else name)
+        pytest.param((name, excluded), id=f"{name}-exclusive" if excluded else name)
         for name in names
-        for exclusive in (False, True)
+        for excluded in (False, True)
+        if not excluded or exclusive is None or name in exclusive
     ]
     others = [name for name, (of, _) in VARIANTS.items() if of in names]
     return both + [pytest.param((name, False), id=name) for name in others]
