@@ -23,6 +23,8 @@ B, T, H, G, D, E, M, N = 2, 5, 4, 2, 3, 6, 8, 7
 Q, K, V = ones(B, T, H, D), ones(B, T, G, D), ones(B, T, G, E)
 STATE = ops.LinearState(ones(B, G, D, E), ones(B, G, D))
 QKV = {"q": Q, "k": K, "v": V}
+X, W1, B1 = ones(B, T, M), ones(H, M, D), ones(H, D)
+W2, B2 = ones(H, D, N), ones(H, N)
 
 # One call of every op that takes arrays.
 CALLS = {
@@ -35,12 +37,22 @@ CALLS = {
     "linear_attention_step": {name: x[:, 0] for name, x in QKV.items()}
     | {"state": STATE},
     "exclude_self": {"y": ones(B, T, H, E), "v": V},
-    "dense_synthesizer_logits": {
-        "x": ones(B, T, M),
-        "w1": ones(H, M, D),
-        "b1": ones(H, D),
-        "w2": ones(H, D, N),
-        "b2": ones(H, N),
+    "dense_synthesizer_logits": {"x": X, "w1": W1, "b1": B1, "w2": W2, "b2": B2},
+    "convolution_synthesizer_logits": {
+        "x": X,
+        "w1": ones(3, H, M, D),
+        "b1": B1,
+        "w2": W2,
+        "b2": B2,
+    },
+    "gated_synthesizer_logits": {
+        "x": X,
+        "w1": W1,
+        "b1": B1,
+        "v1": W1,
+        "c1": B1,
+        "w2": W2,
+        "b2": B2,
     },
     "factorized_dense_logits": {"a": ones(H, T, 2), "b": ones(H, T, 3)},
     "factorized_random_logits": {"r1": ones(H, N, 2), "r2": ones(H, N, 2)},
@@ -97,7 +109,7 @@ def test_what_is_no_array_is_refused_by_name(name, argument):
             f"{argument}: got {type(bad).__name__}; expected an array",
             f"jnp.asarray({argument})",
         )
-    if argument not in ("b1", "b2"):
+    if argument not in ("b1", "c1", "b2"):
         parts = f"{argument}: got NoneType; expected an array"
         assert_raises(TypeError, lambda: call(name, **{argument: None}), parts)
 
