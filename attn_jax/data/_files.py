@@ -1,9 +1,10 @@
-"""Finds the files of a corpus: what a path, a directory or a glob stands for."""
+"""The files of a corpus: what a path stands for, how they are read and written."""
 
+import itertools
 import os
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -30,14 +31,34 @@ def standard_library() -> tuple[str, list[TextFile]]:
     root = Path(sysconfig.get_paths()["stdlib"])
     found = _walk(root, _not_library) if root.is_dir() else []
     source = [p for p in found if p.suffix == ".py" and not p.name.startswith("test")]
-    texts = _read_all(root, source)
+    texts = list(_read_each(root, source))
     if not texts:
         fail("path", f"None, and the {name} has no source here", "text", _REMEDY)
     return name, texts
 
 
-def read_texts(path: str | os.PathLike[str]) -> list[TextFile]:
-    """The texts that `path` stands for, sorted by name, none of them empty.
+def gather_texts(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
+) -> tuple[str, Iterator[TextFile]]:
+    """What one path, several of them or None stand for: a name for it, and its texts.
+
+    None is the source of Python's standard library on this machine.
+    """
+    if path is None:
+        name, texts = standard_library()
+        return name, iter(texts)
+    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    if not paths:
+        fail("path", repr(path), "at least one path", "pass None for the default")
+    found = [iter_texts(one) for one in paths]
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{os.fspath(paths[0])}{more}", itertools.chain.from_iterable(found)
+
+
+def iter_texts(path: str | os.PathLike[str]) -> Iterator[TextFile]:
+    """The texts that `path` stands for, one at a time, sorted by name, none empty.
+
+    What is wrong with the path raises at the call, up to the first text.
 
     A file that is named itself is taken whatever it holds. In directories and globs,
     hidden files are left out, and so is every file with a NUL byte, which text in
@@ -51,19 +72,20 @@ def read_texts(path: str | os.PathLike[str]) -> list[TextFile]:
     location = Path(os.path.expanduser(path))
     kind = _kind(location)
     if kind == "file":
-        texts = [TextFile(location.name, content) for content in [_read(location)]]
+        texts = _read_each(location.parent, [location], named=True)
     elif kind == "directory":
-        texts = _read_all(location, _walk(location, _hidden))
+        texts = _read_each(location, _walk(location, _hidden))
     elif kind == "glob":
-        texts = _read_all(*_glob(location, path))
+        texts = _read_each(*_glob(location, path))
     elif kind == "missing":
         expected = "a path that exists"
         _fail(path, expected, f"check the spelling, or {_REMEDY}", FileNotFoundError)
     else:
         _fail(path, f"a text file or a directory, not {kind}", _REMEDY)
-    if not any(text.content for text in texts):
+    first = next(texts, None)
+    if first is None:
         _fail(path, "at least one file with text (not empty, no NUL byte)", _REMEDY)
-    return texts
+    return itertools.chain([first], texts)
 
 
 def _kind(location: Path) -> str:
@@ -130,14 +152,17 @@ def _glob(pattern: Path, path: object) -> tuple[Path, list[Path]]:
     return root, list(found)
 
 
-def _read_all(root: Path, paths: list[Path]) -> list[TextFile]:
-    named = sorted((path.relative_to(root).as_posix(), path) for path in paths)
-    contents = ((name, _read(path)) for name, path in named if path.is_file())
-    return [
+def _read_each(
+    root: Path, paths: list[Path], *, named: bool = False
+) -> Iterator[TextFile]:
+    """The texts among the files, sorted by name; one named itself may hold anything."""
+    sorted_paths = sorted((path.relative_to(root).as_posix(), path) for path in paths)
+    contents = ((name, _read(path)) for name, path in sorted_paths if path.is_file())
+    return (
         TextFile(name, content)
         for name, content in contents
-        if content and b"\0" not in content
-    ]
+        if content and (named or b"\0" not in content)
+    )
 
 
 def read_file(argument: str, path: Path) -> bytes:
@@ -151,6 +176,29 @@ def read_file(argument: str, path: Path) -> bytes:
         expected = f"a file that can be read ({error.strerror or error})"
         remedy = "change its permissions or pass another one"
         fail(argument, repr(str(path)), expected, remedy)
+
+
+def decode_utf8(argument: str, name: str, content: bytes) -> str:
+    """The text of a file without a byte order mark; errors name line and offset."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # Of a file with a byte order mark, the decoder counts from behind the mark.
+        start = error.start + len(content) - len(error.object)
+        line = content.count(b"\n", 0, start) + 1
+        fail(
+            f"{argument} ({name}, line {line}, byte offset {start})",
+            f"byte 0x{content[start]:02x}, which is not UTF-8 ({error.reason})",
+            "text in UTF-8",
+            "convert the file, for example with iconv -f LATIN1 -t UTF-8",
+        )
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file of text whole or not at all."""
+    scratch = path.with_name(f"{path.name}.tmp")
+    scratch.write_text(text, encoding="utf-8")
+    os.replace(scratch, path)
 
 
 def _read(path: Path) -> bytes:

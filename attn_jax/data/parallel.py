@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attn_jax.data._checks import fail
-from attn_jax.data._files import read_file
+from attn_jax.data._files import decode_utf8, read_file
 
 _REMEDY = "pass text in UTF-8, one sentence a line"
 
@@ -109,19 +109,7 @@ def read_lines(argument: str, name: str) -> list[str]:
     content = read_file(argument, Path(name).expanduser())
     if not content.strip():
         fail(f"{argument} ({name})", "an empty file", "at least one line", _REMEDY)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        # Of a file with a byte order mark, the decoder counts from behind the mark.
-        start = error.start + len(content) - len(error.object)
-        line = content.count(b"\n", 0, start) + 1
-        fail(
-            f"{argument} ({name}, line {line}, byte offset {start})",
-            f"byte 0x{content[start]:02x}, which is not UTF-8 ({error.reason})",
-            "text in UTF-8",
-            "convert the file, for example with iconv -f LATIN1 -t UTF-8",
-        )
-    lines = text.split("\n")
+    lines = decode_utf8(argument, name, content).split("\n")
     if not lines[-1]:
         del lines[-1]
     return [line.removesuffix("\r") for line in lines]

@@ -3,14 +3,14 @@
 import dataclasses
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Integer, UInt8
 
 from attn_jax.data._checks import fail, integer
-from attn_jax.data._files import TextFile, read_texts, standard_library
+from attn_jax.data._files import TextFile, gather_texts
 from attn_jax.data._split import place_of
 from attn_jax.data.windows import check_batch_fits
 
@@ -107,15 +107,7 @@ def load_corpus(
             "a number between 0 and 1, both excluded",
             "0.05 is the default",
         )
-    if path is None:
-        name, texts = standard_library()
-    else:
-        paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-        if not paths:
-            fail("path", repr(path), "at least one path", "pass None for the default")
-        texts = [text for one in paths for text in read_texts(one)]
-        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-        name = f"{os.fspath(paths[0])}{more}"
+    name, texts = gather_texts(path)
     return _split(name, _without_repeats(texts), validation_fraction)
 
 
@@ -143,7 +135,7 @@ def decode_text(tokens: Integer[np.ndarray, " n"]) -> str:
     return tokens.astype(np.uint8).tobytes().decode(errors="replace")
 
 
-def _without_repeats(texts: list[TextFile]) -> list[TextFile]:
+def _without_repeats(texts: Iterable[TextFile]) -> list[TextFile]:
     first: dict[bytes, TextFile] = {}
     for text in texts:
         first.setdefault(hashlib.sha256(text.content).digest(), text)

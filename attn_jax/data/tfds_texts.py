@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from attn_jax.data._checks import fail
 from attn_jax.data._tfds import PreparedSet
+from attn_jax.data.documents import tfds_documents
 from attn_jax.data.labelled import LabelledText
 
 
@@ -20,8 +21,8 @@ def load_tfds_texts(
         name, split, data_dir: as in `load_tfds_pairs`, and so are the errors.
         feature: the one that holds the text.
     """
-    rows = _open(name, data_dir, "lm1b").texts(split, {"feature": feature})
-    return [text for (text,) in rows if text]
+    documents = tfds_documents(name, split, feature, data_dir)
+    return [text for text in documents.texts if text]
 
 
 def load_tfds_labelled(
@@ -49,7 +50,7 @@ def load_tfds_labelled(
     if isinstance(features, str) or not features:
         remedy = "pass a tuple of names"
         fail("features", repr(features), "the names of some features", remedy)
-    found = _open(name, data_dir, "glue/rte")
+    found = PreparedSet(name, data_dir, registered_by=("text",), such_as="glue/rte")
     classes = found.classes("label", label)
     wanted = {f"features[{i}]": feature for i, feature in enumerate(features)}
     texts, labels = [], []
@@ -64,9 +65,3 @@ def load_tfds_labelled(
         texts.append(tuple(parts))
         labels.append(int(one))
     return LabelledText(texts, labels, classes, f"{name}[{split}]")
-
-
-def _open(
-    name: str, data_dir: str | os.PathLike[str] | None, such_as: str
-) -> PreparedSet:
-    return PreparedSet(name, data_dir, registered_by=("text",), such_as=such_as)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Integer
 
 from attn_jax.data._checks import fail, integer
-from attn_jax.data._files import read_file
+from attn_jax.data._files import read_file, write_whole
 
 _FORMAT = "attn_jax byte-level BPE, version 1"
 _NUM_SPECIAL = 3
@@ -98,9 +98,7 @@ class Vocabulary:
         text = json.dumps(
             {**json.loads(self._content()), "fingerprint": self.fingerprint}, indent=1
         )
-        scratch = place.with_name(f"{place.name}.tmp")
-        scratch.write_text(text + "\n", encoding="utf-8")
-        os.replace(scratch, place)
+        write_whole(place, text + "\n")
 
     def check_fingerprint(self, expected: str, *, owner: str = "the run") -> None:
         """Raise unless `expected` is the fingerprint of this vocabulary.
