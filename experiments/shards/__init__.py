@@ -1,0 +1,1 @@
+"""Token shards: text at the scale of language models, prepared once."""
