@@ -14,6 +14,7 @@ from attn_jax.train._checks import fail, integer
 from attn_jax.train.filing import abstract, array, compare, nested, restored
 
 _ITEM = "state"
+_PARAMS = "params"  # the field of a `TrainState`
 _TRASH = ".deleted"
 
 
@@ -153,11 +154,46 @@ class Checkpointer:
         """
         import orbax.checkpoint as ocp
 
+        step = self._complete(step)
+        expected = jax.tree.map(abstract, abstract_state)
+        compare(expected, self._metadata(step), f"{self._directory}, step {step}")
+        args = ocp.args.Composite(**{_ITEM: ocp.args.StandardRestore(nested(expected))})
+        read = self._read(step, lambda step: self._manager.restore(step, args=args))
+        return restored(read, expected)
+
+    def restore_params(
+        self, abstract_params: PyTree, *, step: int | None = None
+    ) -> PyTree:
+        """Read the parameters of a `TrainState`, and nothing else of it.
+
+        Args:
+          abstract_params: of the structure to return, as for `restore`.
+          step: which one; None is the latest.
+
+        Raises:
+          As `restore`, about the parameters.
+        """
+        import orbax.checkpoint as ocp
+
+        step = self._complete(step)
+        expected = jax.tree.map(abstract, abstract_params)
+        there = dict(self._metadata(step)).get(_PARAMS, {})
+        compare(expected, there, f"the params in {self._directory}, step {step}")
+        target = {_PARAMS: nested(expected)}
+        layout = ocp.checkpoint_utils.construct_restore_args(target)
+        args = ocp.args.PyTreeRestore(target, restore_args=layout, partial_restore=True)
+        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+            path = os.path.join(self._directory, f"{step:08}", _ITEM)
+            read = self._read(step, lambda _: {_ITEM: reader.restore(path, args=args)})
+        return restored(read[_PARAMS], expected)
+
+    def _complete(self, step: int | None) -> int:
+        """The step that is asked for, the latest for None, if it is complete."""
         self.wait()
         steps = self.all_steps()
-        step = (steps[-1] if steps else None) if step is None else step
-        if step not in steps:
-            wanted = "a checkpoint" if step is None else f"step {step}"
+        found = max(steps, default=None) if step is None else step
+        if found is None or found not in steps:
+            wanted = "a checkpoint" if found is None else f"step {found}"
             fail(
                 "step",
                 f"{wanted} in {self._directory}",
@@ -165,15 +201,14 @@ class Checkpointer:
                 "start a new run, or name another directory or step",
                 FileNotFoundError,
             )
-        expected = jax.tree.map(abstract, abstract_state)
+        return found
+
+    def _metadata(self, step: int) -> Any:
+        """Names, shapes and dtypes of the arrays of a step."""
         metadata = self._read(step, self._manager.item_metadata)
         if not jax.tree.leaves(metadata):
             raise self._unreadable(step, "no array is in it")
-        compare(expected, metadata, f"{self._directory}, step {step}")
-        target = ocp.args.StandardRestore(nested(expected))
-        args = ocp.args.Composite(**{_ITEM: target})
-        read = self._read(step, lambda step: self._manager.restore(step, args=args))
-        return restored(read, expected)
+        return metadata
 
     def _read(self, step: int, act: Callable[[int], Any]) -> Any:
         """What act reads of a step; other errors than of memory mean damage."""

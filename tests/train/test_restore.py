@@ -116,6 +116,29 @@ def test_parts_of_a_checkpoint_are_read_through_the_whole_of_it(tmp_path):
     assert jax.tree.structure(filled) == jax.tree.structure(more)
 
 
+def test_parameters_alone_are_read_without_the_rest(tmp_path):
+    """Whatever optimizer has its arrays beside them."""
+    state, _ = toy.make_run()
+    later = state._replace(params=jax.tree.map(lambda x: x + 1, state.params))
+    shapes = jax.eval_shape(lambda: state.params)
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, state)
+        checkpointer.save(2, later)
+        checkpointer.wait()
+        assert_same_bits(checkpointer.restore_params(shapes), later.params)
+        assert_same_bits(checkpointer.restore_params(shapes, step=1), state.params)
+        more = shapes | {"new": jnp.zeros(3)}
+        with pytest.raises(CheckpointMismatchError, match=r"new: nothing in the check"):
+            checkpointer.restore_params(more)
+        with pytest.raises(FileNotFoundError, match="step 3"):
+            checkpointer.restore_params(shapes, step=3)
+    with Checkpointer(tmp_path / "bare") as checkpointer:
+        checkpointer.save(1, state.params)
+        checkpointer.wait()
+        with pytest.raises(CheckpointMismatchError, match="unlike those of the params"):
+            checkpointer.restore_params(shapes)
+
+
 def _lose_arrays(step):
     for folder in list(step.rglob("d")):
         shutil.rmtree(folder)
