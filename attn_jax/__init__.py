@@ -13,7 +13,7 @@ from attn_jax.ops.masks import UnsupportedMaskError
 
 __version__ = "0.1.0"
 
-_LAZY = ("analysis", "data", "decoding", "models", "nn", "testing", "train")
+_LAZY = ("analysis", "data", "decoding", "interop", "models", "nn", "testing", "train")
 
 __all__ = ["UnsupportedMaskError", "debug", "ops", *_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]
 
