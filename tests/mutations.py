@@ -700,6 +700,47 @@ MUTATIONS = (
         ),
     ),
     Mutation(
+        "hosts that read the first rows of a batch of shards",
+        "attn_jax/data/token_split.py",
+        "numbers = [step * batch_size + row for row in wanted]",
+        "numbers = [step * batch_size + i for i, _ in enumerate(wanted)]",
+        ("tests/data/test_shards.py::test_hosts_together_have_the_batch_of_one",),
+    ),
+    Mutation(
+        "a permutation that folds what leads out of its range",
+        "attn_jax/data/_random.py",
+        "        numbers[out] = _network(numbers[out], words[0], bits)\n",
+        "        numbers[out] = numbers[out] % np.uint64(count)\n",
+        (
+            "tests/data/test_shards.py"
+            "::test_shuffled_is_a_permutation_of_its_own_each_epoch",
+        ),
+    ),
+    Mutation(
+        "a folder that looks whole before its last shard",
+        "attn_jax/data/shard_writing.py",
+        "        index.write(folder / UNFINISHED)\n        if notify",
+        "        index.write(folder / INDEX)\n        if notify",
+        (
+            "tests/data/test_shards.py"
+            "::test_a_preparation_that_is_stopped_leaves_nothing_whole_and_goes_on",
+        ),
+    ),
+    Mutation(
+        "shards that nobody compares with their checksums",
+        "attn_jax/data/_shard_index.py",
+        "    if found != shard.sha256:",
+        "    if not found:",
+        ("tests/data/test_shards.py::test_what_was_changed_is_refused",),
+    ),
+    Mutation(
+        "a score that counts the last token of the context",
+        "attn_jax/interop/_scores.py",
+        "place >= (ends - scored)[:, None]",
+        "place >= (ends - scored - 1)[:, None]",
+        ("tests/interop/test_lm_eval.py::test_log_likelihoods_are_sums_over_tokens",),
+    ),
+    Mutation(
         "a schedule that starts at 0",
         "attn_jax/train/schedules.py",
         "        s = jnp.asarray(count, jnp.float32) + 1\n",
