@@ -1,10 +1,10 @@
 """What the paper says of its rows, and what came out here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from experiments.common.claim import Claim, paired_difference, verdict
+from experiments.common.claim import Claim, judged, paired_difference, verdict
 from experiments.synthesizer.paper import TABLE
 from experiments.synthesizer.speed import milliseconds
 
@@ -170,7 +170,7 @@ def _claim(order: Order, pairs: Mapping[int, tuple[float, float]], study: str) -
         held = verdict(numbers, WORDS, "length")
     else:
         ours = ", ".join(f"{name} {fmean(xs):.3f}" for name, xs in columns)
-        held = _apart(numbers)
+        held = judged(paired_difference(numbers), WORDS)
     return Claim(
         order.claim,
         "Tay et al. 2021",
@@ -178,16 +178,6 @@ def _claim(order: Order, pairs: Mapping[int, tuple[float, float]], study: str) -
         f"{BASES[study].title}: {ours}",
         held,
     )
-
-
-def _apart(pairs: Sequence[tuple[float, float]]) -> str:
-    """Whether the first is lower, as far as the seeds can tell."""
-    held, not_held, unknown = WORDS
-    if len(pairs) == 1:
-        return f"{unknown} (one seed)"
-    mean, half = paired_difference(pairs)
-    word = unknown if abs(mean) <= half else held if mean > 0 else not_held
-    return f"{word} ({mean:+.3f} ± {half:.3f})"
 
 
 def _deviations(row: Mapping[str, Any]) -> list[float]:

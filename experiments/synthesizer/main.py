@@ -1,14 +1,15 @@
 """Trains every row with every seed, and shows what came out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from experiments.common import provenance
 from experiments.common.grid import Grid
 from experiments.common.main import run_program
+from experiments.common.study import Task, assemble, say_elsewhere, train_rows
 from experiments.common.workdir import Workdir, write_json
-from experiments.synthesizer import plot, results, speed, table
+from experiments.synthesizer import plot, speed, table
 from experiments.synthesizer.classification import Classification
 from experiments.synthesizer.command_line import PROGRAM, parse
 from experiments.synthesizer.config import (
@@ -24,31 +25,6 @@ from experiments.synthesizer.language import Language
 from experiments.synthesizer.presets import PRESETS
 from experiments.synthesizer.rows import Row, parse_rows
 from experiments.synthesizer.translation import Translation
-
-
-class Task(Protocol):
-    """What is learnt in a study, and how."""
-
-    def fingerprints(self) -> dict[str, Any]:
-        """What runs of one directory have in common, beside the config."""
-        ...
-
-    def corpus(self) -> dict[str, Any]:
-        """What results say of the data."""
-        ...
-
-    def model(self, row: Row) -> Any:
-        """The config of a row's model; raises where there is no such model."""
-        ...
-
-    def build(self, row: Row) -> Any:
-        """What the seeds of a row share."""
-        ...
-
-    def train(self, built: Any, seed: int, workdir: Workdir) -> dict[str, Any]:
-        """The numbers of a run, trained from where it was left."""
-        ...
-
 
 TASKS: dict[type[Training], Any] = {
     LanguageStudy: Language,
@@ -87,22 +63,21 @@ class TrainingPlan(NamedTuple):
 
     def run(self) -> None:
         """Train what nobody has trained, then show what there is by now."""
-        elsewhere = [
-            f"{row.name}, seed {seed}"
-            for row in self.rows
-            for seed, numbers in _train_row(row, self)
-            if numbers is None
-        ]
+        elsewhere = train_rows(
+            self.rows,
+            self.config.seeds,
+            self.task,
+            self.workdir,
+            origin=self.origin,
+            in_words=table.in_words,
+        )
         with self.workdir.joining():
             order = (*ROWS, *PRESETS[self.config.preset].rows)
             if done := self.workdir.finished(order):
-                found = results.assemble(self.config, self.task.corpus(), done)
+                corpus = self.task.corpus()
+                found = assemble("synthesizer", self.config, corpus, done)
                 _show(found, self.workdir.root)
-        if elsewhere:
-            print(
-                f"Another process is training {'; '.join(elsewhere)}. When it has "
-                "finished, its table has these rows too."
-            )
+        say_elsewhere(elsewhere)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -128,30 +103,6 @@ def prepare(arguments: Sequence[str]) -> SpeedPlan | TrainingPlan:
     grid = Grid(config.directory(), shared, config.may_differ)
     grid.check()
     return TrainingPlan(config, origin, rows, task, grid)
-
-
-def _train_row(
-    row: Row, plan: TrainingPlan
-) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Each seed with its numbers; the row is built when a seed needs it."""
-    built = None
-
-    def train(workdir: Workdir) -> dict[str, Any]:
-        nonlocal built
-        origin = {**plan.origin}
-        if built is None:
-            print(f"{row.name}: compiling", flush=True)
-            built = plan.task.build(row)
-        else:
-            # This seed finds what an earlier one compiled.
-            origin["compile_seconds"] = 0.0
-        return {**plan.task.train(built, seed, workdir), **origin}
-
-    for seed in range(plan.config.seeds):
-        numbers = plan.workdir.train(row.name, seed, train)
-        if numbers is not None:
-            print(f"{row.name}, seed {seed}: {table.in_words(numbers)}", flush=True)
-        yield seed, numbers
 
 
 def _show(found: dict[str, Any], directory: Path) -> None:
