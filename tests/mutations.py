@@ -664,8 +664,8 @@ MUTATIONS = (
     Mutation(
         "weights of every layer over the tokens of the first",
         "attn_jax/models/stack.py",
-        "            x = block(x, **around)\n        return jax.tree.map(",
-        "        return jax.tree.map(",
+        "            yield Layer(block, x, around)\n            x = block(x, **around)\n",
+        "            yield Layer(block, x, around)\n",
         (f"{WEIGHTS}::test_weights_of_every_layer_give_the_logits",),
     ),
     Mutation(

@@ -136,7 +136,8 @@ def attention_flops(
     does; chunks add products inside a chunk. LSH attention has one projection for
     queries and keys, scores and mixing of each chunk with itself and the one before,
     and hashes among its scores. A Synthesizer has no queries and keys to
-    project: what makes its logits counts as scores.
+    project: what makes its logits counts as scores. An output gate takes t m h e among
+    the projections.
 
     Reference: Vaswani et al. 2017, sections 3.2 and 4; the mechanisms' own papers.
 
@@ -160,15 +161,26 @@ def attention_flops(
             )
     m, h, g, e = config.d_model, config.num_heads, config.kv_heads, config.values_dim
     value = _linear(s, m, g * e, config.use_bias)
-    output = _linear(t, h * e, m, config.use_bias)
+    output = _linear(t, h * e, m, config.use_bias) + _gates(config, t)
     own = _count(mechanism)(mechanism, config, t, s)
     return AttentionCost(own.projections + value + output, own.scores, own.mixing)
+
+
+def _gates(config: AttentionConfig, t: int) -> Cost:
+    """The projection of an output gate, and numbers that are learnt one by one."""
+    h, e = config.num_heads, config.values_dim
+    single = (0 if config.exclusive_gate is None else h) + config.value_residual
+    if not config.output_gate:
+        return Cost(0, single)
+    return _linear(t, config.d_model, h * e, config.use_bias) + Cost(0, single)
 
 
 def stack_flops(config: StackConfig, t: int, s: int | None = None) -> StackCost:
     """Multiply-adds and parameters of a stack of blocks.
 
         feed-forward  2 t m f a layer
+
+    The values that a value residual takes from the first layer count once.
 
     Args:
       config: of a model, which is that of its last stack; `config.encoder()` is that of
@@ -187,13 +199,14 @@ def stack_flops(config: StackConfig, t: int, s: int | None = None) -> StackCost:
             "to no other sequence, t is the length of the only one"
         )
     n, m, f = config.num_layers, config.d_model, config.feed_forward_width
-    attention = attention_flops(config.attention(), t)
+    layers = [attention_flops(config.at(i).attention(), t) for i in range(n)]
+    attention = AttentionCost(*map(_sum, zip(*layers, strict=True)))
     cross = NO_ATTENTION if other is None else attention_flops(other, t, s)
     up = _linear(t, m, f, config.use_bias)
     down = _linear(t, f, m, config.use_bias)
     norms = config.branches * n + config.has_final_norm
     return StackCost(
-        attention=attention.times(n),
+        attention=attention,
         cross=cross.times(n),
         feed_forward=(up + down).times(n),
         norms=_norm(config).times(norms),
@@ -268,10 +281,10 @@ def _ends(config: StackConfig, t: int) -> tuple[Cost, Cost, Cost]:
     m, vocab = config.d_model, config.output_width
     logits = Cost(t * m * vocab, 0 if config.tie_embeddings else m * vocab)
     norms = heads = Cost()
+    if isinstance(config, DecoderConfig | EncoderConfig) and config.embedding_norm:
+        norms += _norm(config)
     if not isinstance(config, EncoderConfig):
         return norms, logits, heads
-    if config.embedding_norm:
-        norms += _norm(config)
     if config.masked_lm:
         norms += _norm(config)
         logits += Cost(0, vocab)

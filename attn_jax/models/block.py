@@ -6,7 +6,7 @@ import jax
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Key
 
-from attn_jax.models.config import StackConfig
+from attn_jax.models.stack_config import StackConfig
 from attn_jax.nn import (
     Attention,
     AttentionCache,
@@ -35,7 +35,7 @@ class Block(nnx.Module):
     """Pre-norm: x + f(norm(x)). Post-norm: norm(x + f(x)), as in the 2017 paper.
 
     f is self-attention, then attention to a context where the config has it, then the
-    feed-forward layer.
+    feed-forward layer. `first` are the values of the stack's first layer.
     """
 
     def __init__(self, config: StackConfig, *, rngs: nnx.Rngs):
@@ -56,6 +56,7 @@ class Block(nnx.Module):
             config.feed_forward_width,
             activation=config.activation,
             use_bias=config.use_bias,
+            init_std=config.init_std,
             output_scale=config.residual_scale,
             dtype=config.dtype,
             param_dtype=config.param_dtype,
@@ -70,13 +71,15 @@ class Block(nnx.Module):
         positions: Any = None,
         context: Float[Array, "*b s m"] | None = None,
         context_mask: Mask | None = None,
+        first: Float[Array, "*b t g e"] | None = None,
         rng: Key[Array, ""] | None = None,
     ) -> Float[Array, "*b t m"]:
         count = 2 if context is None else 3
         rngs = (None,) * 3 if rng is None else jax.random.split(rng, count)
 
         def attend(y: Array) -> Array:
-            return self.attention(y, mask=mask, positions=positions, rng=rngs[0])
+            told = {"mask": mask, "positions": positions, "first": first}
+            return self.attention(y, **told, rng=rngs[0])
 
         def cross(y: Array) -> Array:
             return self.cross(y, context, mask=context_mask, rng=rngs[2])
@@ -94,19 +97,24 @@ class Block(nnx.Module):
         positions: Any = None,
         context: Float[Array, "*b s m"] | None = None,
         context_mask: Mask | None = None,
+        first: Float[Array, "*b t g e"] | None = None,
     ) -> tuple[Array, Array | None]:
         """Weights *b h t t of self-attention and *b h t s of that to a context."""
-        y = self.attention_norm(x) if self.pre else x
+        y = self.attention_input(x)
         own = self.attention.weights(y, mask=mask, positions=positions)
         if context is None:
             return own, None
 
         def attend(y: Array) -> Array:
-            return self.attention(y, mask=mask, positions=positions)
+            return self.attention(y, mask=mask, positions=positions, first=first)
 
         x = self._residual(x, self.attention_norm, attend)
         y = self.cross_norm(x) if self.pre else x
         return own, self.cross.weights(y, context, mask=context_mask)
+
+    def attention_input(self, x: Float[Array, "*b t m"]) -> Float[Array, "*b t m"]:
+        """What self-attention reads of the tokens that come into the block."""
+        return self.attention_norm(x) if self.pre else x
 
     def decode(
         self,
@@ -115,12 +123,13 @@ class Block(nnx.Module):
         context: ContextCache | None = None,
         *,
         valid: Bool[Array, "b n"] | None = None,
+        first: Float[Array, "b n g e"] | None = None,
     ) -> tuple[Float[Array, "b n m"], AttentionCache]:
         """The block on n more tokens, after those in the cache."""
 
         def attend(y: Array) -> Array:
             nonlocal cache
-            y, cache = self.attention.decode(y, cache, valid=valid)
+            y, cache = self.attention.decode(y, cache, valid=valid, first=first)
             return y
 
         x = self._residual(x, self.attention_norm, attend)

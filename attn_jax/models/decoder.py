@@ -1,5 +1,6 @@
 """A causal language model over any attention mechanism."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -7,9 +8,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from attn_jax.models.block import make_norm
 from attn_jax.models.config import DecoderConfig
 from attn_jax.models.embedding import Embedding
-from attn_jax.models.stack import Stack
+from attn_jax.models.stack import Layer, Stack
 from attn_jax.models.tokens import check_capacity, next_tokens, read, with_causality
 from attn_jax.nn import dropout
 from attn_jax.nn._checks import check_sizes, check_taken
@@ -32,8 +34,9 @@ class Decoder(nnx.Module):
 
     def __init__(self, config: DecoderConfig, *, rngs: nnx.Rngs):
         self.config = config
-        embedding, stack = named_rngs(rngs, "embedding", "stack")
+        embedding, norm, stack = named_rngs(rngs, "embedding", "norm", "stack")
         self.embedding = Embedding(config, rngs=embedding)
+        self.norm = make_norm(config, norm) if config.embedding_norm else None
         self.stack = Stack(config, rngs=stack)
 
     def __call__(
@@ -61,17 +64,22 @@ class Decoder(nnx.Module):
             range gives NaN where it is looked up.
           UnsupportedMaskError: a rule the mechanism cannot honour.
         """
-        check_array("tokens", tokens)
-        mask = with_causality(as_mask(mask))
-        config = self.config
-        tokens, _, around = read(
-            "tokens", tokens, mask, config, config.mechanism, positions
-        )
+        x, around = self._read(tokens, mask, positions)
         first, second = (None, None) if rng is None else jax.random.split(rng)
-        x = self.embedding(tokens, around["positions"])
-        x = dropout(x, config.dropout_rate, first)
+        x = dropout(x, self.config.dropout_rate, first)
         x = self.stack(x, **around, rng=second)
         return self.embedding.logits(x)
+
+    def layers(
+        self,
+        tokens: Int[Array, "*b t"],
+        *,
+        mask: Mask | None = None,
+        positions: Int[Array, "*b t"] | None = None,
+    ) -> Iterator[Layer]:
+        """Every block with what it reads, to look into; arguments as in a call."""
+        x, around = self._read(tokens, mask, positions)
+        return self.stack.layers(x, **around)
 
     def init_cache(self, batch: int, length: int, dtype: Any = None) -> DecoderCache:
         """An empty cache for `batch` rows of up to `length` tokens."""
@@ -105,9 +113,25 @@ class Decoder(nnx.Module):
         tokens, positions, length = next_tokens(
             tokens, valid, cache.length, cache.room, self.config
         )
-        x = self.embedding(tokens, positions)
+        x = self._embed(tokens, positions)
         x, layers = self.stack.decode(x, cache.layers, valid=valid)
         return self.embedding.logits(x), DecoderCache(layers, length, cache.room)
+
+    def _read(
+        self, tokens: Array, mask: Any, positions: Any
+    ) -> tuple[Float[Array, "*b t m"], dict[str, Any]]:
+        """The tokens' embeddings, and what the layers are told of them."""
+        check_array("tokens", tokens)
+        mask = with_causality(as_mask(mask))
+        config = self.config
+        tokens, _, around = read(
+            "tokens", tokens, mask, config, config.mechanism, positions
+        )
+        return self._embed(tokens, around["positions"]), around
+
+    def _embed(self, tokens: Array, positions: Any) -> Float[Array, "*b t m"]:
+        x = self.embedding(tokens, positions)
+        return x if self.norm is None else self.norm(x)
 
     def take(self, cache: DecoderCache, rows: Int[Array, "k"]) -> DecoderCache:
         """The cache whose row i is row rows[i] of this one.

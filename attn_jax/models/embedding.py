@@ -7,9 +7,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Int
 
-from attn_jax.models.config import StackConfig
+from attn_jax.models.stack_config import StackConfig
 from attn_jax.nn._naming import named_rngs
 from attn_jax.ops import sinusoidal_positions
+from attn_jax.ops._mesh import in_rows
 from attn_jax.ops._shapes import lift
 
 
@@ -63,9 +64,10 @@ class Embedding(nnx.Module):
         tied = self.config.tie_embeddings
         w = self.embedding[...].T if tied else self.kernel[...]
         dtype = jnp.promote_types(x.dtype, jnp.float32)
-        return jnp.einsum(
-            "...m,mv->...v", x, w.astype(x.dtype), preferred_element_type=dtype
+        logits = jnp.einsum(
+            "...m,mv->...v", in_rows(x), w.astype(x.dtype), preferred_element_type=dtype
         )
+        return in_rows(logits)
 
     def _placed(
         self, x: Float[Array, "*b t w"], place: Float[Array, "*#b t w"]

@@ -1,5 +1,6 @@
 """A model of whole sequences, with heads that predict tokens or classes."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ from jaxtyping import Array, Float, Int, Key
 from attn_jax.models.block import make_norm
 from attn_jax.models.config import EncoderConfig
 from attn_jax.models.embedding import Embedding
-from attn_jax.models.stack import Stack
+from attn_jax.models.stack import Layer, Stack
 from attn_jax.models.tokens import read
 from attn_jax.nn import dropout
 from attn_jax.nn._checks import extremes
@@ -74,17 +75,22 @@ class Encoder(nnx.Module):
             position out of range gives NaN where it is looked up.
           UnsupportedMaskError: a rule the mechanism cannot honour.
         """
-        check_array("tokens", tokens)
-        config = self.config
-        tokens, real, around = read(
-            "tokens", tokens, as_mask(mask), config, config.mechanism, positions
-        )
-        types = self._types(types, tokens, real)
+        x, around = self._read(tokens, mask, positions, types)
         first, second = (None, None) if rng is None else jax.random.split(rng)
-        x = self.embedding(tokens, around["positions"], types)
-        x = x if self.norm is None else self.norm(x)
-        x = dropout(x, config.dropout_rate, first)
+        x = dropout(x, self.config.dropout_rate, first)
         return self.stack(x, **around, rng=second)
+
+    def layers(
+        self,
+        tokens: Int[Array, "*b t"],
+        *,
+        mask: Mask | None = None,
+        positions: Int[Array, "*b t"] | None = None,
+        types: Int[Array, "*b t"] | None = None,
+    ) -> Iterator[Layer]:
+        """Every block with what it reads, to look into; arguments as in a call."""
+        x, around = self._read(tokens, mask, positions, types)
+        return self.stack.layers(x, **around)
 
     def token_logits(self, x: Float[Array, "*b t m"]) -> Float[Array, "*b t vocab"]:
         """norm(activation(x W + b)) Eᵀ + c: scores of the token at each place.
@@ -147,6 +153,19 @@ class Encoder(nnx.Module):
         pooled = dropout(self.pool(x, mask=mask), self.config.dropout_rate, rng)
         logits = self.classes(pooled)
         return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+
+    def _read(
+        self, tokens: Array, mask: Any, positions: Any, types: Any
+    ) -> tuple[Float[Array, "*b t m"], dict[str, Any]]:
+        """The tokens' embeddings, and what the layers are told of them."""
+        check_array("tokens", tokens)
+        config = self.config
+        tokens, real, around = read(
+            "tokens", tokens, as_mask(mask), config, config.mechanism, positions
+        )
+        types = self._types(types, tokens, real)
+        x = self.embedding(tokens, around["positions"], types)
+        return (x if self.norm is None else self.norm(x)), around
 
     def _types(self, types: Array | None, tokens: Array, real: Array | None) -> Any:
         """Types with 0 at padding; a concrete one out of range raises."""

@@ -1,6 +1,7 @@
 """Named configs."""
 
 from dataclasses import replace
+from typing import Any
 
 from attn_jax.models.config import (
     DecoderConfig,
@@ -42,6 +43,30 @@ TABLE3 = {
     "learned-positions": {"positions": "learned"},
 }
 
+# Zhai 2026, table 1: nanoGPT with rotary positions, a norm after the embeddings and
+# heads whose width is not d_model / num_heads. The last three are ours, of that shape.
+XSA = {
+    "xsa-0.7b": {"num_layers": 24, "d_model": 1536, "num_heads": 6, "head_dim": 256},
+    "xsa-1.4b": {"num_layers": 24, "d_model": 2048, "num_heads": 24, "head_dim": 128},
+    "xsa-2.7b": {"num_layers": 32, "d_model": 2560, "num_heads": 24, "head_dim": 128},
+    "xsa-1m": {"num_layers": 4, "d_model": 128, "num_heads": 6, "head_dim": 32},
+    "xsa-10m": {"num_layers": 7, "d_model": 320, "num_heads": 10, "head_dim": 48},
+    "xsa-30m": {"num_layers": 8, "d_model": 512, "num_heads": 12, "head_dim": 64},
+}
+
+
+def _xsa(sizes: dict[str, Any], *, exclusive: bool) -> DecoderConfig:
+    return DecoderConfig(
+        vocab_size=50304,
+        max_length=2048,
+        exclusive=exclusive,
+        embedding_norm=True,
+        init_std=0.02,
+        activation="gelu_exact",
+        **sizes,
+    )
+
+
 presets: Table[StackConfig] = Table(
     "preset",
     {
@@ -68,6 +93,11 @@ presets: Table[StackConfig] = Table(
         **{
             f"transformer-table3-{row}": replace(BASE, **changes)
             for row, changes in TABLE3.items()
+        },
+        **{name: _xsa(sizes, exclusive=True) for name, sizes in XSA.items()},
+        **{
+            f"{name}-baseline": _xsa(sizes, exclusive=False)
+            for name, sizes in XSA.items()
         },
         # Devlin et al. 2019, base, uncased: the encoder and its pooler.
         "bert-base": EncoderConfig(

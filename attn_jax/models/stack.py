@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +10,19 @@ from flax import nnx
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from attn_jax.models.block import Block, make_norm
-from attn_jax.models.config import StackConfig
+from attn_jax.models.stack_config import StackConfig
 from attn_jax.nn._naming import named_rngs
 from attn_jax.nn.core import take_rows
+from attn_jax.ops._mesh import in_rows
 from attn_jax.ops.masks import Mask
+
+
+class Layer(NamedTuple):
+    """A block, the tokens that come into it, and what it is told of them."""
+
+    block: Block
+    x: Float[Array, "*b t m"]
+    around: dict[str, Any]  # mask, positions, ...
 
 
 class Stack(nnx.Module):
@@ -28,10 +37,13 @@ class Stack(nnx.Module):
             return Block(config, rngs=nnx.Rngs(params=key))
 
         self.blocks: Any  # one block with stacked parameters, or a list of blocks
-        if config.scan_layers:
+        if config.scanned:
             self.blocks = nnx.vmap(build)(keys)
         else:
-            self.blocks = nnx.List(build(key) for key in keys)
+            self.blocks = nnx.List(
+                Block(config.at(i), rngs=nnx.Rngs(params=key))
+                for i, key in enumerate(keys)
+            )
         self.norm = make_norm(config, norm) if config.has_final_norm else None
 
     def __call__(
@@ -52,9 +64,10 @@ class Stack(nnx.Module):
             "positions": positions,
             "context": context,
             "context_mask": context_mask,
+            "first": self._first_values(x),
         }
         remat = self.config.remat
-        if self.config.scan_layers:
+        if self.config.scanned:
             graph, state = nnx.split(self.blocks)
             x = _scan(graph, state, x, around, rngs, remat=remat)
         else:
@@ -66,14 +79,26 @@ class Stack(nnx.Module):
 
     def weights(self, x: Float[Array, "*b t m"], **around: Any) -> Any:
         """`Block.weights` of every layer, stacked: layer *b h t t, layer *b h t s."""
-        found = []
-        for block in self._unstacked():
-            found.append(block.weights(x, **around))
-            x = block(x, **around)
+        layers = self.layers(x, **around)
+        found = [block.weights(x, **around) for block, x, around in layers]
         return jax.tree.map(lambda *layers: jnp.stack(layers), *found)
 
-    def _unstacked(self) -> Iterator[Block]:
-        if not self.config.scan_layers:
+    def layers(self, x: Float[Array, "*b t m"], **around: Any) -> Iterator[Layer]:
+        """Every block with what it reads."""
+        around["first"] = self._first_values(x)
+        for block in self.unstacked():
+            yield Layer(block, x, around)
+            x = block(x, **around)
+
+    def _first_values(self, x: Float[Array, "*b t m"]) -> Array | None:
+        """The first layer's, where the others mix theirs with them."""
+        if not self.config.value_residual:
+            return None
+        block = next(self.unstacked())
+        return block.attention.value(block.attention_input(x))
+
+    def unstacked(self) -> Iterator[Block]:
+        if not self.config.scanned:
             yield from self.blocks
             return
         graph, state = nnx.split(self.blocks)
@@ -94,7 +119,7 @@ class Stack(nnx.Module):
 
     def _each(self, function: Callable[[Block], Any]) -> Any:
         """The function of each block: a tuple, or one result with stacked arrays."""
-        if not self.config.scan_layers:
+        if not self.config.scanned:
             return tuple(map(function, self.blocks))
         graph, state = nnx.split(self.blocks)
         return jax.vmap(lambda state: function(nnx.merge(graph, state)))(state)
@@ -108,20 +133,21 @@ class Stack(nnx.Module):
         valid: Bool[Array, "b n"] | None = None,
     ) -> tuple[Float[Array, "b n m"], Any]:
         """n more tokens through every layer, its cache and its context."""
-        if self.config.scan_layers:
-            x, cache = _scan_decode(*nnx.split(self.blocks), x, cache, context, valid)
+        around = {"valid": valid, "first": self._first_values(x)}
+        if self.config.scanned:
+            x, cache = _scan_decode(*nnx.split(self.blocks), x, cache, context, around)
         else:
             contexts = (None,) * len(cache) if context is None else context
             caches = []
             for block, old, seen in zip(self.blocks, cache, contexts, strict=True):
-                x, new = block.decode(x, old, seen, valid=valid)
+                x, new = block.decode(x, old, seen, **around)
                 caches.append(new)
             cache = tuple(caches)
         return (x if self.norm is None else self.norm(x)), cache
 
     def take(self, cache: Any, rows: Int[Array, "k"]) -> Any:
         """Every layer's cache with the given rows in place of its own."""
-        if self.config.scan_layers:
+        if self.config.scanned:
             take = self.blocks.attention.take
             return jax.vmap(lambda layer: take(layer, rows))(cache)
         pairs = zip(self.blocks, cache, strict=True)
@@ -129,7 +155,7 @@ class Stack(nnx.Module):
 
     def take_context(self, context: Any, rows: Int[Array, "k"]) -> Any:
         """Every layer's context with the given rows in place of its own."""
-        if self.config.scan_layers:
+        if self.config.scanned:
             return jax.vmap(lambda layer: take_rows(layer, rows))(context)
         return take_rows(context, rows)
 
@@ -138,7 +164,7 @@ def _layer(graph: Any, around: dict[str, Any], remat: bool) -> Any:
     """(parameters, x, rng) -> the block's output, recomputed backwards where asked."""
 
     def run(state: Any, x: Array, rng: Any) -> Array:
-        return nnx.merge(graph, state)(x, **around, rng=rng)
+        return nnx.merge(graph, state)(in_rows(x), **around, rng=rng)
 
     return jax.checkpoint(run) if remat else run
 
@@ -155,10 +181,10 @@ def _scan(
 
 @partial(jax.jit, static_argnames="graph")
 def _scan_decode(
-    graph: Any, state: Any, x: Any, cache: Any, context: Any, valid: Any
+    graph: Any, state: Any, x: Any, cache: Any, context: Any, around: dict[str, Any]
 ) -> Any:
     def step(x: Array, layer: Any) -> tuple[Array, Any]:
         state, cache, context = layer
-        return nnx.merge(graph, state).decode(x, cache, context, valid=valid)
+        return nnx.merge(graph, state).decode(x, cache, context, **around)
 
     return jax.lax.scan(step, x, (state, cache, context))

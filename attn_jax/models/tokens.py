@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from attn_jax.models.config import StackConfig
+from attn_jax.models.stack_config import StackConfig
 from attn_jax.nn import Mechanism, token_positions
 from attn_jax.nn._checks import (
     check_mask,

@@ -29,6 +29,29 @@ def check_mechanism(mechanism: Any, name: str = "mechanism") -> None:
     )
 
 
+def check_exclusive_gate(exclusive: bool, gate: str | None) -> None:
+    """A gate of an exclusive layer, by its name."""
+    if gate not in (None, "tanh", "sigmoid"):
+        raise ValueError(
+            f"exclusive_gate: got {gate!r}; expected 'tanh', 0 at first, 'sigmoid', a "
+            "half at first, or None, which takes all of the own value's direction out"
+        )
+    if gate is not None and not exclusive:
+        raise ValueError(
+            f"exclusive_gate: got {gate!r} with exclusive = False; expected None, "
+            "since there is nothing to gate; set exclusive=True"
+        )
+
+
+def check_init_std(std: float | None) -> None:
+    """A standard deviation, or None."""
+    if std is not None and not std > 0:
+        raise ValueError(
+            f"init_std: got {std}; expected a number > 0, such as GPT-2's 0.02, or "
+            "None for 1 / sqrt(features read)"
+        )
+
+
 def check_tokens(name: str, x: Array, width: int) -> None:
     """Float[*b t width]."""
     check_array(name, x)

@@ -44,7 +44,7 @@ class Attention(AttentionShell):
     """y = concat over heads (mechanism(x)) W_o, the same shell for every mechanism.
 
     What the mechanisms share stands here: value and output projections, the exclusive
-    projection, padding, dropout, positions and the bookkeeping of decoding.
+    projection, gates, padding, dropout, positions and the bookkeeping of decoding.
     """
 
     def __call__(
@@ -54,6 +54,7 @@ class Attention(AttentionShell):
         *,
         mask: Mask | None = None,
         positions: Int[Array, "*b t"] | None = None,
+        first: Float[Array, "*b t g e"] | None = None,
         rng: Key[Array, ""] | None = None,
     ) -> Float[Array, "*b t m"]:
         """Attention of x to itself, or to a context.
@@ -65,6 +66,8 @@ class Attention(AttentionShell):
           positions: of the tokens of x; None counts real tokens, and a packed segment
             starts at 0. The tokens of a context are counted in the same way. Concrete
             ones that start anew, without segments, warn: they keep nothing apart.
+          first: values of the stack's first layer, for a value residual; None in that
+            layer.
           rng: key for dropout and what a mechanism draws; None is evaluation.
 
         Returns:
@@ -77,12 +80,12 @@ class Attention(AttentionShell):
             for (under jit, where nothing can raise, the output there is NaN).
         """
         x, attended, rules, where, queries = self._prepare(x, context, mask, positions)
-        v = self.value(attended)
+        v = self.values(attended, first)
         keys = self.mechanism.keys(attended, where["seen"])
         if self.config.mechanism.draws:
             where["rng"] = rng
         y = self.mechanism.attend(x, keys, v, mask=rules, **where)
-        y = self._finish(y, v, rng)
+        y = self._finish(x, y, v, rng)
         return y if queries is None else jnp.where(queries[..., None], y, 0)
 
     def weights(
@@ -97,21 +100,39 @@ class Attention(AttentionShell):
 
         Whatever the mechanism is, its output is linear in the values, so the weights
         are what it makes of values that form an identity matrix. The exclusive
-        projection comes after them and does not count, nor does the norm of a layer
-        without normaliser. Cost: that of attention with values of width s, and t s
-        numbers a head.
+        projection and the gate come after them and do not count, nor does the norm of a
+        layer without normaliser. Cost: that of attention with values of width s, and
+        t s numbers a head.
 
         Args: as in a call.
         """
-        x, attended, rules, where, _ = self._prepare(x, context, mask, positions)
-        s, g = attended.shape[-2], self.config.kv_heads
-        keys = self.mechanism.keys(attended, where["seen"])
-        v = jnp.broadcast_to(
-            jnp.eye(s, dtype=self.config.dtype)[:, None, :],
-            (*attended.shape[:-2], s, g, s),
-        )
-        y = self.mechanism.attend(x, keys, v, mask=rules, **where)
+        *leading, s, _ = x.shape if context is None else context.shape
+        identity = jnp.eye(s, dtype=self.config.dtype)[:, None, :]
+        v = jnp.broadcast_to(identity, (*leading, s, self.config.kv_heads, s))
+        y = self.weigh(x, v, context, mask=mask, positions=positions)
         return jnp.swapaxes(y, -2, -3)
+
+    def weigh(
+        self,
+        x: Float[Array, "*b t m"],
+        v: Float[Array, "*b s g e"],
+        context: Float[Array, "*b s m"] | None = None,
+        *,
+        mask: Mask | None = None,
+        positions: Int[Array, "*b t"] | None = None,
+    ) -> Float[Array, "*b t h e"]:
+        """Sums of any values by this layer's weights: weights v, without holding them.
+
+        With those that enter attention, `layer.values(x)`, they are each head's output,
+        before a norm in place of the normaliser, the exclusive projection and the gate.
+
+        Args:
+          v: the values, of any width.
+          x, context, mask, positions: as in a call.
+        """
+        x, attended, rules, where, _ = self._prepare(x, context, mask, positions)
+        keys = self.mechanism.keys(attended, where["seen"])
+        return self.mechanism.attend(x, keys, v, mask=rules, **where)
 
     def _prepare(self, x: Array, context: Any, mask: Any, positions: Any) -> Any:
         """Checked and cleaned tokens, the mask, positions, and the real queries."""
@@ -160,6 +181,7 @@ class Attention(AttentionShell):
         cache: AttentionCache,
         *,
         valid: Bool[Array, "b n"] | None = None,
+        first: Float[Array, "b n g e"] | None = None,
     ) -> tuple[Float[Array, "b n m"], AttentionCache]:
         """Causal self-attention of n more tokens to themselves and all before them.
 
@@ -168,6 +190,7 @@ class Attention(AttentionShell):
           cache: from `init_cache` or an earlier call.
           valid: real tokens, for ragged prompts padded left or right; None is all. The
             output at the others is 0 and they take no room.
+          first: as in a call, of these tokens.
 
         Returns:
           Outputs and the new cache.
@@ -191,11 +214,13 @@ class Attention(AttentionShell):
             # The real tokens first, in their order: then slot j is position j.
             order = jnp.argsort(~valid, axis=1, stable=True)[..., None]
             x = jnp.take_along_axis(_clean(x, valid), order, axis=1)
-        v = self.value(x)
+            if first is not None:
+                first = jnp.take_along_axis(first, order[..., None], axis=1)
+        v = self.values(x, first)
         y, core = self.mechanism.decode(
             x, v, cache.core, length=cache.length, real=real
         )
-        y = self._finish(y, v, None)
+        y = self._finish(x, y, v, None)
         if order is not None:
             y = jnp.take_along_axis(y, jnp.argsort(order, axis=1), axis=1)
             y = _clean(y, valid)
@@ -258,7 +283,7 @@ class Attention(AttentionShell):
             positions=positions,
             seen=token_positions(padding(context.real), (b,), s),
         )
-        return _clean(self.output(self.mechanism.finish(y)), valid)
+        return _clean(self._join(x, self.mechanism.finish(y), None), valid)
 
     def take(self, cache: AttentionCache, rows: Int[Array, "k"]) -> AttentionCache:
         """The cache whose row i is row rows[i] of this one, as in `Decoder.take`."""

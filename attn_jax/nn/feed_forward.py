@@ -23,6 +23,13 @@ ACTIVATIONS = Table(
 )
 
 
+def initial_kernel(std: float | None, scale: float = 1.0) -> Any:
+    """Draws a matrix: normal of deviation `std`, or 1 / sqrt(features it reads)."""
+    if std is not None:
+        return nnx.initializers.normal(scale * std)
+    return nnx.initializers.variance_scaling(scale**2, "fan_in", "truncated_normal")
+
+
 class FeedForward(nnx.Module):
     """activation(x W_1 + b_1) W_2 + b_2, token by token."""
 
@@ -33,6 +40,7 @@ class FeedForward(nnx.Module):
         *,
         activation: str = "gelu",
         use_bias: bool = False,
+        init_std: float | None = None,
         output_scale: float = 1.0,
         dtype: Any = jnp.float32,
         param_dtype: Any = jnp.float32,
@@ -41,15 +49,13 @@ class FeedForward(nnx.Module):
         check_sizes(d_model=d_model, d_ff=d_ff)
         self.activation = ACTIVATIONS[activation]
         up, down = named_rngs(rngs, "up", "down")
-        options = {
+        options: dict[str, Any] = {
             "use_bias": use_bias,
             "dtype": dtype,
             "param_dtype": param_dtype,
         }
-        self.up = nnx.Linear(d_model, d_ff, rngs=up, **options)
-        scaled = nnx.initializers.variance_scaling(
-            output_scale**2, "fan_in", "truncated_normal"
-        )
+        first, scaled = initial_kernel(init_std), initial_kernel(init_std, output_scale)
+        self.up = nnx.Linear(d_model, d_ff, kernel_init=first, rngs=up, **options)
         self.down = nnx.Linear(d_ff, d_model, kernel_init=scaled, rngs=down, **options)
 
     def __call__(self, x: Float[Array, "*b t m"]) -> Float[Array, "*b t m"]:

@@ -84,7 +84,7 @@ class LinearAttentionCell(AttentionShell, nnx.RNNCellBase):
         y, state = linear_attention_step(
             q, k, core.wide(v), carry.state, **core.options
         )
-        y = self._finish(y[..., None, :, :], v[..., None, :, :], None)[..., 0, :]
+        y = self._finish(x, y[..., None, :, :], v[..., None, :, :], None)[..., 0, :]
         return LinearCarry(state, carry.position + 1), y
 
     def initialize_carry(

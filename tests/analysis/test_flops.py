@@ -95,7 +95,17 @@ def size(module):
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"use_bias": True, "qk_norm": True, "exclusive": True}],
+    [
+        {},
+        {
+            "use_bias": True,
+            "qk_norm": True,
+            "exclusive": True,
+            "exclusive_gate": "tanh",
+            "output_gate": True,
+            "value_residual": True,
+        },
+    ],
     ids=["plain", "all"],
 )
 def test_counts_are_those_of_the_layer(name, options):
@@ -173,7 +183,7 @@ def test_the_transformer_reduces_to_the_formulas_of_its_parts(size):
     assert flops.model_flops(made, t) == flops.model_flops(made, t, t)
 
 
-PAPERS = [name for name in presets if name.startswith(("transformer", "bert"))]
+PAPERS = [name for name in presets if name.startswith(("transformer", "bert", "xsa"))]
 BOTH_WAYS = {"num_encoder_layers": 3, "cross_mechanism": Linear(), "qk_norm": True}
 OTHERS = {
     "decoder, post-norm with a last norm": DecoderConfig(
@@ -183,7 +193,14 @@ OTHERS = {
         **cases.SIZES, tie_embeddings=False, output_size=6
     ),
     "decoder, pre-norm without": DecoderConfig(
-        **cases.SIZES, final_norm=False, embedding_scale="sqrt"
+        **cases.SIZES, final_norm=False, embedding_scale="sqrt", embedding_norm=True
+    ),
+    "decoder, gates in its last layer": DecoderConfig(
+        **cases.SIZES,
+        exclusive=True,
+        exclusive_gate="tanh",
+        exclusive_layers=range(-1, 0),
+        value_residual=True,
     ),
     "encoder, all heads": EncoderConfig(
         **cases.SIZES,

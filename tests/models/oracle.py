@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from tests.nn.oracle import attention
+from tests.nn.oracle import attention, projected
 from tests.ops import oracle_positions
 
 
@@ -15,6 +15,8 @@ def decoder(params, tokens, config, allowed, positions=None):
     positions `b t` are those of learned and sinusoidal embeddings.
     """
     x = embedded(params["embedding"], tokens, config, positions)
+    if config.embedding_norm:
+        x = norm(x, params["norm"], config)
     x = stack(params["stack"], x, config, "softmax", allowed)
     return logits(params["embedding"], x, config)
 
@@ -65,8 +67,15 @@ def embedded(table, tokens, config, positions=None):
 
 def stack(params, x, config, name, allowed, cross=None):
     layers = len(params["blocks"]["attention_norm"]["scale"])
+    first = None
+    if config.value_residual:
+        one = layer(params["blocks"], 0)
+        y = x
+        if config.norm_placement == "pre":
+            y = norm(x, one["attention_norm"], config)
+        first = projected(one["attention"]["value"], y)
     for i in range(layers):
-        x = block(layer(params["blocks"], i), x, config, name, allowed, cross)
+        x = block(layer(params["blocks"], i), x, config, name, allowed, cross, first)
     final = config.final_norm
     if final or (final is None and config.norm_placement == "pre"):
         x = norm(x, params["norm"], config)
@@ -96,8 +105,11 @@ def sinusoidal(positions, width):
     return np.array(table)
 
 
-def block(params, x, config, name, allowed, cross=None):
-    """cross: a mechanism's name, what is attended to, and what of it is visible."""
+def block(params, x, config, name, allowed, cross=None, first=None):
+    """cross: a mechanism's name, what is attended to, and what of it is visible.
+
+    first: the first layer's values, to mix with.
+    """
 
     def attend(y):
         return attention(
@@ -105,10 +117,11 @@ def block(params, x, config, name, allowed, cross=None):
             params["attention"],
             y,
             allowed,
-            exclusive=config.exclusive,
+            exclusive=config.exclusive and (config.exclusive_gate or True),
             rotary=config.positions == "rotary",
             alibi=config.positions == "alibi",
             qk_norm=config.qk_norm,
+            first=first,
         )
 
     def attend_memory(y):

@@ -31,7 +31,7 @@ def mixed(layer, weights, x):
 
 def through(stack, x, own, memory=None, cross=None):
     """A stack whose layers attend as they are told."""
-    for i, block in enumerate(stack._unstacked()):
+    for i, block in enumerate(stack.unstacked()):
         norms = iter((block.attention_norm, getattr(block, "cross_norm", None)))
         x = block._residual(
             x, next(norms), lambda y, i=i, b=block: mixed(b.attention, own[i], y)

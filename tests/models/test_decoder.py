@@ -62,6 +62,13 @@ ARCHITECTURES = {
         "norm": "rms",
         "qk_norm": True,
     },
+    "exclusive, gated, beside the first layer's values, a norm behind embeddings": {
+        "exclusive": True,
+        "exclusive_gate": "tanh",
+        "output_gate": True,
+        "value_residual": True,
+        "embedding_norm": True,
+    },
 }
 
 

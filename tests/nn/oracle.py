@@ -28,15 +28,20 @@ def attention(
     alibi=False,
     qk_norm=False,
     context=None,
+    first=None,
     mechanism=None,
 ):
     """y = concat over heads (mechanism(x)) W_o for rows `b t m`; allowed `b h t s`.
 
-    rotary is True, or the base of the wavelengths. mechanism is the config, which some
-    need for what parameters do not tell.
+    rotary is True, or the base of the wavelengths; exclusive is True, or its gate.
+    first are the values to mix with. mechanism is the config, which some need for what
+    parameters do not tell.
     """
     attended = x if context is None else context
     v = projected(params["value"], attended)
+    if first is not None:
+        share = float(params["first_share"])
+        v = (1 - share) * v + share * first
     h, t, s = params["output"]["kernel"].shape[0], x.shape[1], attended.shape[1]
     allowed = np.broadcast_to(allowed, (len(x), h, t, s))
     core = params["mechanism"]
@@ -51,11 +56,19 @@ def attention(
         nothing = np.zeros((len(x), t, h, v.shape[-1]))
         y = oracle_synthesizer.attention(logits, v, allowed, nothing).out
     if exclusive:
-        y = oracle_exclusive.exclude_self(y, v)
+        strength = STRENGTHS[exclusive](params.get("exclusive_gate", np.zeros(h)))
+        y = oracle_exclusive.exclude_self(y, v, strength[:, None])
+    if "output_gate" in params:
+        y = y * sigmoid(projected(params["output_gate"], x))
     out = np.einsum("bthe,hem->btm", y, params["output"]["kernel"])
     return out + params["output"].get("bias", 0.0)
 
 
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+STRENGTHS = {True: np.ones_like, "tanh": np.tanh, "sigmoid": sigmoid}
 SINE = oracles.FeatureMap(np.sin, lambda x, g: g * np.cos(x))
 
 

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from attn_jax.ops import masks, softmax_attention, softmax_blockwise
 
@@ -275,6 +276,36 @@ def test_tiles_that_the_mask_rules_out_are_not_visited():
     )
     want = softmax_attention(q[:, :32], k[:, :32], v[:, :32], mask=CAUSAL)
     chex.assert_trees_all_close(out, want, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_of_a_batch_stay_on_their_devices():
+    """Under a mesh; what rows share, here a bias, has the sum of their gradients."""
+    mesh = jax.make_mesh((4,), ("data",), axis_types=(AxisType.Auto,))
+    rows = NamedSharding(mesh, PartitionSpec("data"))
+    real = jnp.arange(T)[None, :] < jnp.array([[T], [3], [0], [7]])
+    shapes = (4, T, H, D), (4, T, G, D), (4, T, G, E), (1, H, T, T)
+    arrays = [normal(i, *shape) for i, shape in enumerate(shapes)]
+
+    def run(way, real, *arrays):
+        def output(q, k, v, bias):
+            mask = CAUSAL & masks.padding(real, real)
+            options = {"mask": mask, "bias": bias, "implementation": way}
+            return softmax_attention(q, k, v, **options)
+
+        out, pullback = jax.vjp(output, *arrays)
+        return out, *pullback(jnp.sin(out))
+
+    want = jax.jit(run, static_argnums=0)("dense", real, *arrays)
+    shared = jax.device_put((real, *arrays[:3]), rows)
+    bias = jax.device_put(arrays[3], NamedSharding(mesh, PartitionSpec()))
+    with jax.set_mesh(mesh):
+        tiles = jax.jit(run, static_argnums=0)
+        compiled = tiles.lower("blockwise", *shared, bias).compile()
+    got = compiled(*shared, bias)
+    assert got[0].sharding.is_equivalent_to(rows, 4)
+    for left, right in zip(got, want, strict=True):
+        assert relative(left, right) < 1e-5
+    assert f"[4,{T}," not in compiled.as_text(), "rows were gathered"
 
 
 def test_block_size_needs_blocks(plain_errors):
