@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from experiments.compare.main import main as compare_main
+from experiments.exclusive.main import main as exclusive_main
 from experiments.linear_images.main import main as images_main
 from experiments.linear_scaling.main import main as scaling_main
 from experiments.synthesizer.main import main as synthesizer_main
@@ -55,6 +56,11 @@ def scale() -> Callable[..., Outcome]:
 @pytest.fixture(scope="session")
 def synthesize() -> Callable[..., Outcome]:
     return functools.partial(run, synthesizer_main)
+
+
+@pytest.fixture(scope="session")
+def exclude() -> Callable[..., Outcome]:
+    return functools.partial(run, exclusive_main)
 
 
 @pytest.fixture(scope="session")
