@@ -117,6 +117,7 @@ BUCKETS, LSH = "attn_jax/ops/_lsh_buckets.py", "tests/ops/test_lsh.py"
 PRECISION = "tests/nn/test_precision.py"
 PAIRS = "tests/models/test_encoder_decoder.py"
 WEIGHTS = "tests/models/test_attention_weights.py"
+GATES, SHELL = "tests/nn/test_exclusive.py", "attn_jax/nn/shell.py"
 LAYER, LOSSES = "tests/nn/test_contract.py", "tests/train/test_losses.py"
 
 MUTATIONS = (
@@ -332,6 +333,48 @@ MUTATIONS = (
     square = jnp.sum(u * u) + 1e-6
 """,
         (f"{EXCLUSIVE}::test_values_of_any_length_in_float32[1e-12]",),
+    ),
+    Mutation(
+        "an output gate that comes before the exclusive projection",
+        SHELL,
+        """\
+            y = exclude_self(y, v, strength=self.exclusive_strength())
+        return self._join(x, y, rng)
+""",
+        """\
+            if self.config.output_gate:
+                y = y * jax.nn.sigmoid(self.output_gate(x))
+            y = exclude_self(y, v, strength=self.exclusive_strength())
+            return dropout(self.output(y), self.config.dropout_rate, rng)
+        return self._join(x, y, rng)
+""",
+        (f"{GATES}::test_gates_and_a_value_residual_equal_their_oracle[dense]",),
+    ),
+    Mutation(
+        "the first layer's values in another order than the tokens that are decoded",
+        "attn_jax/nn/attention.py",
+        "jnp.take_along_axis(first, order[..., None], axis=1)",
+        "first[:, :]",
+        (f"{GATES}::test_gates_and_a_value_residual_equal_their_oracle[softmax]",),
+    ),
+    Mutation(
+        "a layer that is named from the end is not found",
+        "attn_jax/models/stack_config.py",
+        "{layer, layer - self.num_layers} & {*chosen}",
+        "{layer} & {*chosen}",
+        (
+            "tests/models/test_exclusive.py::"
+            "test_layers_that_are_chosen_are_exclusive_and_no_others[range(-3, 0)]",
+        ),
+    ),
+    Mutation(
+        "a value beside itself counted as a pair",
+        "attn_jax/analysis/similarity.py",
+        "    others = others - jnp.sum(v * v, axis=-1)\n",
+        "",
+        (
+            "tests/analysis/test_similarity.py::test_equals_looking_at_every_pair[plain]",
+        ),
     ),
     Mutation(
         "a vector over its greatest entry without the where at zero",
