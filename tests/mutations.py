@@ -707,8 +707,8 @@ MUTATIONS = (
     Mutation(
         "weights of every layer over the tokens of the first",
         "attn_jax/models/stack.py",
-        "            yield Layer(block, x, around)\n            x = block(x, **around)\n",
-        "            yield Layer(block, x, around)\n",
+        "            x = block(x, **around)\n\n",
+        "\n",
         (f"{WEIGHTS}::test_weights_of_every_layer_give_the_logits",),
     ),
     Mutation(
