@@ -21,6 +21,7 @@ from tests.nn.cases import (
 )
 from tests.ops.oracles import assert_close, assert_same_bits
 
+FAST = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
 ROWS, DEVICES = 4, (1, 2, 4)
 
 
@@ -82,7 +83,10 @@ def test_initial_values_do_not_depend_on_the_number_of_devices():
     shapes, found = jax.eval_shape(initial), []
     for devices in DEVICES:
         shardings = jax.tree.map(functools.partial(place, devices), shapes)
-        found.append(jax.tree.leaves(jax.jit(initial, out_shardings=shardings)()))
+        # To the bit where code is made fast as for users, and not as tests/conftest.py
+        # asks: a number is rounded alike however many lie beside it.
+        run = jax.jit(initial, out_shardings=shardings, compiler_options=FAST)
+        found.append(jax.tree.leaves(run()))
     assert any(len(x.sharding.device_set) == 4 and x.any() for x in found[-1])
     for each in found[1:]:
         for got, want in zip(each, found[0], strict=True):
