@@ -19,6 +19,11 @@ from attn_jax.ops.linear import (
 )
 from attn_jax.ops.lsh import lsh_attention
 from attn_jax.ops.masks import Mask, UnsupportedMaskError
+from attn_jax.ops.partial import (
+    partial_attention,
+    partial_logits,
+    reconstruct_logits,
+)
 from attn_jax.ops.positions import alibi_bias, apply_rotary, sinusoidal_positions
 from attn_jax.ops.softmax import softmax_attention, softmax_attention_weights
 from attn_jax.ops.synthesizer import (
@@ -61,7 +66,10 @@ __all__ = [
     "lsh_attention",
     "masks",
     "mix_logits",
+    "partial_attention",
+    "partial_logits",
     "polynomial_features",
+    "reconstruct_logits",
     "relu_features",
     "sinusoidal_positions",
     "softmax_attention",

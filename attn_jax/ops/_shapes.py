@@ -100,6 +100,10 @@ def _check_float_rank(name: str, x: Array) -> None:
             "length, heads and features in the layout *b t h d; one head is "
             f"{name}[..., None, :]"
         )
+    check_floating(name, x)
+
+
+def check_floating(name: str, x: Array) -> None:
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise TypeError(
             f"{name}: got dtype {x.dtype}; expected a floating dtype; cast it first, "

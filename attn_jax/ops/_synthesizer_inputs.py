@@ -4,7 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from attn_jax.ops._shapes import check_array, check_groups, is_traced
+from attn_jax.ops._shapes import (
+    check_array,
+    check_floating,
+    check_groups,
+    is_traced,
+)
 
 
 def check_layouts(**arrays: tuple[Array | None, str]) -> None:
@@ -48,11 +53,7 @@ def _check_axes(name: str, x: Array, layout: str) -> None:
             f"{'at least ' if batched else ''}{least}, in the layout {layout}; one "
             "head is an axis of size 1"
         )
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise TypeError(
-            f"{name}: got dtype {x.dtype}; expected a floating dtype; cast it first, "
-            f"e.g. {name}.astype(jnp.float32)"
-        )
+    check_floating(name, x)
 
 
 def check_leading(name: str, x: Array, v: Array) -> None:
@@ -96,7 +97,8 @@ def check_queries(queries: Array, n: int) -> None:
         )
     if is_traced(queries) or len(queries) == 0:
         return
-    low, high = int(np.min(queries)), int(np.max(queries))
+    values = np.asarray(queries)
+    low, high = int(values.min()), int(values.max())
     if low < 0 or high >= n:
         raise ValueError(
             f"queries: got positions from {low} to {high}; expected 0 to {n - 1}, the "

@@ -45,6 +45,15 @@ CALLS = {
     "lsh": lambda mask: ops.lsh_attention(
         Q, V, rng=jax.random.key(0), num_rounds=1, bucket_size=T, mask=mask
     ),
+    "partial": lambda mask: ops.partial_attention(
+        Q,
+        K,
+        V,
+        selected=jnp.arange(2),
+        reconstruction=jnp.ones((1, T, T, 2)),
+        offset=jnp.zeros((1, T, T)),
+        mask=mask,
+    ),
 }
 
 

@@ -61,12 +61,25 @@ CALLS = {
     "factorized_dense_attention": {"a": ones(H, T, 2), "b": ones(H, T, 3), "v": V},
     "factorized_random_attention": {"r1": ones(H, N, 2), "r2": ones(H, N, 2), "v": V},
     "lsh_attention": {"qk": Q, "v": V},
+    "partial_logits": {"q": Q, "k": K, "selected": jnp.arange(2)},
+    "reconstruct_logits": {
+        "partial": ones(B, H, T, 2),
+        "reconstruction": ones(H, T, N, 2),
+        "offset": ones(H, T, N),
+    },
+    "partial_attention": QKV,
     "apply_rotary": {"x": ones(B, T, H, 6), "positions": jnp.arange(T)},
 }
 # What has no default.
 REQUIRED = {
-    "lsh_attention": {"rng": jax.random.key(0), "num_rounds": 2, "bucket_size": 2}
+    "lsh_attention": {"rng": jax.random.key(0), "num_rounds": 2, "bucket_size": 2},
+    "partial_attention": {
+        "selected": jnp.arange(2),
+        "reconstruction": ones(1, T, T, 2),
+        "offset": ones(1, T, T),
+    },
 }
+INTEGERS = ("positions", "selected")
 # These take numbers, or one array of any shape.
 WITHOUT_ARRAYS = {"alibi_bias", "sinusoidal_positions"}
 MAPS = {"elu_plus_one", "relu_features", "squared_relu_features"}
@@ -117,7 +130,7 @@ def test_what_is_no_array_is_refused_by_name(name, argument):
 @pytest.mark.parametrize(("name", "argument"), ARRAYS)
 def test_integers_and_missing_axes_are_refused_by_name(name, argument):
     x = CALLS[name][argument]
-    if argument != "positions":
+    if argument not in INTEGERS:
         assert_raises(
             TypeError,
             lambda: call(name, **{argument: x.astype(jnp.int32)}),
