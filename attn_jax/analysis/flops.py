@@ -33,6 +33,7 @@ from attn_jax.nn import (
     Linear,
     Mechanism,
     MixtureSynthesizer,
+    Partial,
     RandomSynthesizer,
     Softmax,
 )
@@ -206,7 +207,7 @@ def stack_flops(config: StackConfig, t: int, s: int | None = None) -> StackCost:
     down = _linear(t, f, m, config.use_bias)
     norms = config.branches * n + config.has_final_norm
     return StackCost(
-        attention=attention,
+        attention=_without_repeats(config, attention),
         cross=cross.times(n),
         feed_forward=(up + down).times(n),
         norms=_norm(config).times(norms),
@@ -426,6 +427,32 @@ def _lsh(mechanism: LSH, config: AttentionConfig, t: int, s: int) -> AttentionCo
     )
 
 
+def _partial(
+    mechanism: Partial, config: AttentionConfig, t: int, s: int
+) -> AttentionCost:
+    """r scores a query and all logits from them; XLA computes whole rows of small s."""
+    h, r = config.num_heads, mechanism.chosen().shape[-1]
+    known = t * h * r * config.key_dim
+    scores = Cost(known + t * s * h * r, _map_size(mechanism, h))
+    return AttentionCost(_queries_and_keys(config, t, s), scores, _mixing(config, t, s))
+
+
+def _map_size(mechanism: Partial, heads: int) -> int:
+    """Numbers of R and c, and of the mean where masked keys are selected."""
+    n, r = mechanism.length(), mechanism.chosen().shape[-1]
+    one = n * (n * r + n + (0 if mechanism.causal else r))
+    return one if mechanism.share_heads else heads * one
+
+
+def _without_repeats(config: StackConfig, cost: AttentionCost) -> AttentionCost:
+    """The layers' cost, in which a map that they share counts once."""
+    own = config.attention().mechanism
+    if not (isinstance(own, Partial) and own.share_layers):
+        return cost
+    again = (config.num_layers - 1) * _map_size(own, config.num_heads)
+    return cost._replace(scores=cost.scores + Cost(0, -again))
+
+
 COUNTS: dict[type[Mechanism], Callable[[Any, AttentionConfig, int, int], Any]] = {
     Softmax: _softmax,
     Linear: _linear_attention,
@@ -438,6 +465,7 @@ COUNTS: dict[type[Mechanism], Callable[[Any, AttentionConfig, int, int], Any]] =
     GatedSynthesizer: _gated,
     MixtureSynthesizer: _mixture,
     LSH: _lsh,
+    Partial: _partial,
 }
 
 

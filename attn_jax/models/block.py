@@ -116,6 +116,13 @@ class Block(nnx.Module):
         """What self-attention reads of the tokens that come into the block."""
         return self.attention_norm(x) if self.pre else x
 
+    def logits(
+        self, x: Float[Array, "*b t m"], *, mask: Mask, positions: Any = None
+    ) -> Float[Array, "*b h t t"]:
+        """Logits of self-attention, see `Attention.logits`."""
+        y = self.attention_input(x)
+        return self.attention.logits(y, mask=mask, positions=positions)
+
     def decode(
         self,
         x: Float[Array, "b n m"],

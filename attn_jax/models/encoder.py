@@ -92,6 +92,26 @@ class Encoder(nnx.Module):
         x, around = self._read(tokens, mask, positions, types)
         return self.stack.layers(x, **around)
 
+    def attention_logits(
+        self,
+        tokens: Int[Array, "*b t"],
+        *,
+        mask: Mask | None = None,
+        positions: Int[Array, "*b t"] | None = None,
+        types: Int[Array, "*b t"] | None = None,
+    ) -> Float[Array, "layer *b h t t"]:
+        """What the softmax of every layer is taken of, for `analysis.eigen`.
+
+        The arguments are those of a call; see `Attention.logits`.
+        """
+        found = [
+            block.logits(x, mask=around["mask"], positions=around["positions"])
+            for block, x, around in self.layers(
+                tokens, mask=mask, positions=positions, types=types
+            )
+        ]
+        return jnp.stack(found)
+
     def token_logits(self, x: Float[Array, "*b t m"]) -> Float[Array, "*b t vocab"]:
         """norm(activation(x W + b)) Eᵀ + c: scores of the token at each place.
 

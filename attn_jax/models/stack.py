@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from attn_jax.models.block import Block, make_norm
 from attn_jax.models.stack_config import StackConfig
+from attn_jax.nn import Shared
 from attn_jax.nn._naming import named_rngs
 from attn_jax.nn.core import take_rows
 from attn_jax.ops._mesh import in_rows
@@ -38,12 +39,14 @@ class Stack(nnx.Module):
 
         self.blocks: Any  # one block with stacked parameters, or a list of blocks
         if config.scanned:
-            self.blocks = nnx.vmap(build)(keys)
+            axes = nnx.StateAxes({Shared: None, ...: 0})
+            self.blocks = nnx.vmap(build, out_axes=axes)(keys)
         else:
             self.blocks = nnx.List(
                 Block(config.at(i), rngs=nnx.Rngs(params=key))
                 for i, key in enumerate(keys)
             )
+            _tie(self.blocks)
         self.norm = make_norm(config, norm) if config.has_final_norm else None
 
     def __call__(
@@ -68,13 +71,13 @@ class Stack(nnx.Module):
         }
         remat = self.config.remat
         if self.config.scanned:
-            graph, state = nnx.split(self.blocks)
-            x = _scan(graph, state, x, around, rngs, remat=remat)
+            graph, shared, state = nnx.split(self.blocks, Shared, ...)
+            x = _scan(graph, shared, state, x, around, rngs, remat=remat)
         else:
             for i, block in enumerate(self.blocks):
                 graph, state = nnx.split(block)
                 run = _layer(graph, around, remat)
-                x = run(state, x, None if rngs is None else rngs[i])
+                x = run((state,), x, None if rngs is None else rngs[i])
         return x if self.norm is None else self.norm(x)
 
     def weights(self, x: Float[Array, "*b t m"], **around: Any) -> Any:
@@ -101,9 +104,9 @@ class Stack(nnx.Module):
         if not self.config.scanned:
             yield from self.blocks
             return
-        graph, state = nnx.split(self.blocks)
+        graph, shared, state = nnx.split(self.blocks, Shared, ...)
         for i in range(self.config.num_layers):
-            yield nnx.merge(graph, jax.tree.map(lambda p, i=i: p[i], state))
+            yield nnx.merge(graph, shared, jax.tree.map(lambda p, i=i: p[i], state))
 
     def init_cache(self, batch: int, length: int, dtype: Any) -> Any:
         """One cache a layer, stacked when the layers are."""
@@ -121,8 +124,8 @@ class Stack(nnx.Module):
         """The function of each block: a tuple, or one result with stacked arrays."""
         if not self.config.scanned:
             return tuple(map(function, self.blocks))
-        graph, state = nnx.split(self.blocks)
-        return jax.vmap(lambda state: function(nnx.merge(graph, state)))(state)
+        graph, shared, state = nnx.split(self.blocks, Shared, ...)
+        return jax.vmap(lambda state: function(nnx.merge(graph, shared, state)))(state)
 
     def decode(
         self,
@@ -135,7 +138,8 @@ class Stack(nnx.Module):
         """n more tokens through every layer, its cache and its context."""
         around = {"valid": valid, "first": self._first_values(x)}
         if self.config.scanned:
-            x, cache = _scan_decode(*nnx.split(self.blocks), x, cache, context, around)
+            parts = nnx.split(self.blocks, Shared, ...)
+            x, cache = _scan_decode(*parts, x, cache, context, around)
         else:
             contexts = (None,) * len(cache) if context is None else context
             caches = []
@@ -160,11 +164,23 @@ class Stack(nnx.Module):
         return take_rows(context, rows)
 
 
+def _tie(blocks: Any) -> None:
+    """Has all blocks use what the first has as `Shared`."""
+    found: Any = list(nnx.iter_graph(blocks[0]))
+    for path, variable in found:
+        if isinstance(variable, Shared):
+            for block in blocks:
+                holder = block
+                for name in path[:-1]:
+                    holder = getattr(holder, name)
+                setattr(holder, path[-1], variable)
+
+
 def _layer(graph: Any, around: dict[str, Any], remat: bool) -> Any:
     """(parameters, x, rng) -> the block's output, recomputed backwards where asked."""
 
-    def run(state: Any, x: Array, rng: Any) -> Array:
-        return nnx.merge(graph, state)(in_rows(x), **around, rng=rng)
+    def run(parts: tuple[Any, ...], x: Array, rng: Any) -> Array:
+        return nnx.merge(graph, *parts)(in_rows(x), **around, rng=rng)
 
     return jax.checkpoint(run) if remat else run
 
@@ -173,18 +189,35 @@ def _layer(graph: Any, around: dict[str, Any], remat: bool) -> Any:
 # time. Under jit the body is found again by the graph, which is the same.
 @partial(jax.jit, static_argnames=("graph", "remat"))
 def _scan(
-    graph: Any, state: Any, x: Any, around: dict[str, Any], rngs: Any, *, remat: bool
+    graph: Any,
+    shared: Any,
+    state: Any,
+    x: Any,
+    around: dict[str, Any],
+    rngs: Any,
+    *,
+    remat: bool,
 ) -> Any:
     run = _layer(graph, around, remat)
-    return jax.lax.scan(lambda x, on: (run(on[0], x, on[1]), None), x, (state, rngs))[0]
+
+    def step(x: Array, layer: Any) -> tuple[Array, None]:
+        return run((shared, layer[0]), x, layer[1]), None
+
+    return jax.lax.scan(step, x, (state, rngs))[0]
 
 
 @partial(jax.jit, static_argnames="graph")
 def _scan_decode(
-    graph: Any, state: Any, x: Any, cache: Any, context: Any, around: dict[str, Any]
+    graph: Any,
+    shared: Any,
+    state: Any,
+    x: Any,
+    cache: Any,
+    context: Any,
+    around: dict[str, Any],
 ) -> Any:
     def step(x: Array, layer: Any) -> tuple[Array, Any]:
         state, cache, context = layer
-        return nnx.merge(graph, state).decode(x, cache, context, **around)
+        return nnx.merge(graph, shared, state).decode(x, cache, context, **around)
 
     return jax.lax.scan(step, x, (state, cache, context))

@@ -10,6 +10,7 @@ from attn_jax.nn.linear_cell import LinearAttentionCell, LinearCarry
 from attn_jax.nn.lsh import LSH
 from attn_jax.nn.mechanisms import MECHANISMS
 from attn_jax.nn.mixture import MixtureSynthesizer
+from attn_jax.nn.partial import Partial, Shared
 from attn_jax.nn.softmax import Softmax
 from attn_jax.nn.synthesizer import (
     FactorizedRandomSynthesizer,
@@ -46,7 +47,9 @@ __all__ = [
     "LinearCarry",
     "Mechanism",
     "MixtureSynthesizer",
+    "Partial",
     "RandomSynthesizer",
+    "Shared",
     "Softmax",
     "dropout",
     "token_positions",

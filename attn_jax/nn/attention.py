@@ -18,7 +18,7 @@ from attn_jax.nn._checks import (
     check_valid,
     clean_positions,
 )
-from attn_jax.nn.core import take_rows
+from attn_jax.nn.core import Core, take_rows
 from attn_jax.nn.shell import AttentionShell
 from attn_jax.nn.token_positions import cross_positions, token_positions
 from attn_jax.ops._linear_masks import real_tokens
@@ -133,6 +133,32 @@ class Attention(AttentionShell):
         x, attended, rules, where, _ = self._prepare(x, context, mask, positions)
         keys = self.mechanism.keys(attended, where["seen"])
         return self.mechanism.attend(x, keys, v, mask=rules, **where)
+
+    def logits(
+        self,
+        x: Float[Array, "*b t m"],
+        *,
+        mask: Mask | None = None,
+        positions: Int[Array, "*b t"] | None = None,
+    ) -> Float[Array, "*b h t t"]:
+        """What the softmax of self-attention is taken of, before bias and mask.
+
+        For analysis: with softmax attention the scaled dot products. What stands at a
+        masked pair has no meaning. Args: as in a call.
+
+        Raises:
+          ValueError: a mechanism without logits.
+        """
+        if type(self.mechanism).queries is Core.queries:
+            raise ValueError(
+                f"mechanism: got {type(self.config.mechanism).__name__}, which makes "
+                "no logits; expected one with a softmax"
+            )
+        x, _, rules, where, _ = self._prepare(x, None, mask, positions)
+        *leading, t, _ = x.shape
+        keys = self.mechanism.keys(x, where["seen"])
+        logits = self.mechanism.logits(x, keys, t, mask=rules, **where)
+        return jnp.broadcast_to(logits, (*leading, *logits.shape[-3:]))
 
     def _prepare(self, x: Array, context: Any, mask: Any, positions: Any) -> Any:
         """Checked and cleaned tokens, the mask, positions, and the real queries."""

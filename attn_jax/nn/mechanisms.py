@@ -5,6 +5,7 @@ from attn_jax.nn.core import Mechanism
 from attn_jax.nn.linear import Linear
 from attn_jax.nn.lsh import LSH
 from attn_jax.nn.mixture import MixtureSynthesizer
+from attn_jax.nn.partial import Partial
 from attn_jax.nn.softmax import Softmax
 from attn_jax.nn.synthesizer import (
     FactorizedRandomSynthesizer,
@@ -31,5 +32,6 @@ MECHANISMS: Table[type[Mechanism]] = Table(
         "gated": GatedSynthesizer,
         "mixture": MixtureSynthesizer,
         "lsh": LSH,
+        "partial": Partial,
     },
 )

@@ -29,6 +29,7 @@ from attn_jax.nn import (
     GatedSynthesizer,
     Linear,
     MixtureSynthesizer,
+    Partial,
     RandomSynthesizer,
     Softmax,
 )
@@ -49,6 +50,9 @@ VARIANTS = {
     "random-fixed": RandomSynthesizer(max_length=11, trainable=False),
     "linear-normed": Linear(normalize=False),
     "linear-polynomial": mechanism("linear", feature_map=polynomial_features),
+    "partial": Partial(max_length=11, rank=1),
+    "partial-shared": Partial(max_length=11, selected=(7, 2), causal=False),
+    "partial-heads": Partial(max_length=11, rank=1, share_heads=False),
     "mixture-sum": MixtureSynthesizer(
         members=(RandomSynthesizer(max_length=11), DENSE, Softmax()), normalize="sum"
     ),
@@ -146,7 +150,8 @@ def test_counts_are_those_of_the_decoder(name, options):
     cost = flops.model_flops(made, T)
     assert cost.total.parameters == count_parameters(made)
     model = nnx.eval_shape(lambda: Decoder(made, rngs=nnx.Rngs(0)))
-    if name == "linear":  # without the products inside a chunk
+    if name in ("linear", "partial"):
+        # Without the products inside a chunk; with all scores, of which few are kept.
         return
     tokens = jax.ShapeDtypeStruct((T,), jnp.int32)
     assert cost.total.multiply_adds == multiply_adds(model, tokens)
@@ -219,6 +224,9 @@ OTHERS = {
         use_bias=True,
     ),
     "encoder without heads, untied": EncoderConfig(**cases.SIZES, tie_embeddings=False),
+    "encoder whose layers share a map": EncoderConfig(
+        **cases.SIZES, mechanism=Partial(causal=False, share_layers=True)
+    ),
     "encoder-decoder, linear between": EncoderDecoderConfig(**cases.SIZES, **BOTH_WAYS),
     "encoder-decoder, last norms, learned": EncoderDecoderConfig(
         **cases.SIZES,
@@ -331,6 +339,8 @@ def test_parts_are_the_equations():
     assert line.mixing.multiply_adds == T * H * D * (E + 1)
     rank = flops.attention_flops(config(mechanism("factorized_random", rank=3)), T)
     assert rank.scores == flops.Cost(T * T * H * 3, 2 * H * 11 * 3)
+    part = flops.attention_flops(config(mechanism("partial", rank=3)), T)
+    assert part.scores == flops.Cost(T * H * 3 * (D + T), 11 * 11 * (3 + 1))
 
 
 def test_table_1_of_the_paper():

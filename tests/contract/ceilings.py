@@ -28,10 +28,13 @@ def mechanism(name: str) -> nn.Mechanism:
     """The table's, with random logits as large as those of dot products.
 
     One that sorts tokens into buckets has one for all: rounding moves a token from one
-    into another, and then it meets other tokens.
+    into another, and then it meets other tokens. A map from scores to logits has KEYS²
+    numbers a selected key: two are enough.
     """
     kind = nn.MECHANISMS[name]
     wide = {"init_std": 1.0, "bucket_size": KEYS}
+    if name == "partial":
+        wide = {"rank": 2}
     options = {field: wide[field] for field in wide.keys() & kind.__dataclass_fields__}
     return kind(**options).for_length(KEYS)
 
@@ -72,7 +75,7 @@ def exact(name: str, params: dict, x: jax.Array, exclusive: bool) -> np.ndarray:
 
     def rows(path: tuple, a: jax.Array) -> np.ndarray:
         """Of a table of queries' positions, those of these queries alone."""
-        table = path[-1].key in ("random", "r1")
+        table = path[-1].key in ("random", "r1", "reconstruction", "offset")
         return np.asarray(a[:, :QUERIES] if table else a).astype(np.float64)
 
     x = np.asarray(x).astype(np.float64)

@@ -185,6 +185,19 @@ def mixture(core, x, attended, **options):
     return oracle_synthesizer.mixture([one, two], alphas)
 
 
+def partial(core, x, attended, **options):
+    """The table's: keys that are spread evenly over 0 .. i, one map for all heads."""
+    scores = dot_products(core, x, attended, **options)
+    matrix, offset = core["reconstruction"][0], core["offset"][0]
+    r, out = matrix.shape[-1], np.zeros(scores.shape)
+    for b, head, i in np.ndindex(*scores.shape[:3]):
+        keys = [i * a // max(r - 1, 1) for a in range(r)]
+        known = np.array([scores[b, head, i, key] for key in keys])
+        for j in range(scores.shape[-1]):
+            out[b, head, i, j] = matrix[i, j] @ known + offset[i, j]
+    return out
+
+
 OUTPUTS = {"linear": linear, "linear_normed": linear_normed, "lsh": lsh}
 LOGITS = {
     "softmax": dot_products,
@@ -196,4 +209,5 @@ LOGITS = {
     "bottleneck": dense,
     "gated": gated,
     "mixture": mixture,
+    "partial": partial,
 }
