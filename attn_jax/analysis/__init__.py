@@ -3,7 +3,7 @@
 import importlib
 from types import ModuleType
 
-_LAZY = ("complexity", "flops", "mixtures", "similarity", "weights")
+_LAZY = ("complexity", "eigen", "flops", "mixtures", "similarity", "weights")
 
 __all__ = [*_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]
 
