@@ -151,7 +151,7 @@ class Vocabulary:
     @cached_property
     def _tokenizer(self) -> Any:
         """The encoder, without special tokens: no text can spell one."""
-        tokenizers = _import_tokenizers()
+        tokenizers = import_tokenizers()
         model = tokenizers.models.BPE(vocab=self._pieces, merges=list(self.merges))
         tokenizer = tokenizers.Tokenizer(model)
         tokenizer.pre_tokenizer = _pre_tokenizer(tokenizers)
@@ -182,7 +182,7 @@ def train_vocabulary(texts: Iterable[str], size: int) -> Vocabulary:
     texts = list(texts)
     if not any(texts):
         fail("texts", "no text", "sentences", "pass the sentences to train on")
-    tokenizers = _import_tokenizers()
+    tokenizers = import_tokenizers()
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = _pre_tokenizer(tokenizers)
     trainer = tokenizers.trainers.BpeTrainer(
@@ -260,7 +260,8 @@ def _pre_tokenizer(tokenizers: Any) -> Any:
     return tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
 
 
-def _import_tokenizers() -> Any:
+def import_tokenizers() -> Any:
+    """The package, or an error that says how to get it."""
     try:
         import tokenizers
     except ImportError as error:

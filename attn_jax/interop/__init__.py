@@ -3,7 +3,7 @@
 import importlib
 from types import ModuleType
 
-_LAZY = ("decoder_files", "lm_eval")
+_LAZY = ("decoder_files", "huggingface", "lm_eval")
 
 __all__ = [*_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]
 
