@@ -1,6 +1,5 @@
 """The study of sentences: the class of a text or of several, by an encoder."""
 
-import hashlib
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,9 +14,6 @@ from attn_jax.data import (
     LabelledBatch,
     LabelledBatches,
     LabelledText,
-    load_labelled,
-    load_tfds_labelled,
-    split_labelled,
     train_vocabulary,
 )
 from attn_jax.models import Encoder, EncoderConfig
@@ -34,6 +30,7 @@ from attn_jax.train import (
 from experiments.common.compiling import StepCost, compile_step
 from experiments.common.errors import UserError
 from experiments.common.grid import RUN
+from experiments.common.labelled import fingerprint, load_splits
 from experiments.common.runs import seconds_of_training, train_run
 from experiments.common.workdir import Workdir
 from experiments.synthesizer.config import ClassificationStudy
@@ -63,7 +60,7 @@ class Classification:
 
     def __init__(self, config: ClassificationStudy) -> None:
         self.config = config
-        self.splits = load_splits(config)
+        self.splits = load_splits(config, config.data)
         texts = [text for parts in self.splits[0].texts for text in parts]
         try:
             self.vocabulary = train_vocabulary(texts, config.vocab_size)
@@ -85,12 +82,8 @@ class Classification:
 
     def fingerprints(self) -> dict[str, Any]:
         """What the work directory has to keep to, beside the config."""
-        digest = hashlib.sha256()
-        for split in self.splits:
-            for example in zip(split.texts, split.labels, strict=True):
-                digest.update(repr(example).encode())
         return {
-            "corpus_fingerprint": digest.hexdigest(),
+            "corpus_fingerprint": fingerprint(self.splits),
             "vocabulary_fingerprint": self.vocabulary.fingerprint,
         }
 
@@ -216,19 +209,3 @@ class Classification:
             math.fsum(map(float, each)) for each in zip(*sums, strict=True)
         )
         return {LOSS: loss / weight, ACCURACY: right / weight}
-
-
-def load_splits(
-    config: ClassificationStudy,
-) -> tuple[LabelledText, LabelledText, LabelledText]:
-    """Training, validation and test: of a file by a hash, of a set by its splits."""
-    if config.tfds is None:
-        assert config.data is not None
-        return split_labelled(load_labelled(config.data.expanduser()))
-    train, validation, test = (
-        load_tfds_labelled(
-            config.tfds, split, config.features, data_dir=config.tfds_dir
-        )
-        for split in config.splits
-    )
-    return train, validation, test

@@ -5,10 +5,12 @@ r"""Film reviews in a sentence or two, rated by people, from the sources of a pa
         --sdist vaderSentiment-3.3.1.tar.gz --out snippets.tsv
 
 Each of its 10,605 snippets has the mean of twenty ratings from -4 to 4. Its sign is the
-class, negative or positive; the 37 whose mean is 0 are left out.
+class, negative or positive; the 37 whose mean is 0 are left out. `--join 4` makes
+longer texts, of four snippets of one class each.
 """
 
 import io
+import random
 import sys
 import tarfile
 from collections.abc import Sequence
@@ -18,6 +20,7 @@ from typing import Annotated
 
 import tyro
 
+from experiments.common.command_line import at_least
 from experiments.common.errors import UserError, fail
 
 INNER = "additional_resources/hutto_ICWSM_2014.tar.gz"
@@ -32,10 +35,12 @@ class PrepareConfig:
     Attributes:
       sdist: vaderSentiment-3.3.1.tar.gz.
       out: the file that is written, a class, a tab and a text on each line.
+      join: snippets of one class that make a text; no snippet is in two.
     """
 
     sdist: Annotated[Path, tyro.conf.arg(metavar="PATH")]
     out: Annotated[Path, tyro.conf.arg(metavar="PATH")]
+    join: int = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,14 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m experiments.synthesizer.prepare",
     )
     try:
-        lines = labelled(read(config.sdist))
+        at_least(config, 1, "join")
+        lines = joined(labelled(read(config.sdist)), config.join)
         config.out.parent.mkdir(parents=True, exist_ok=True)
         text = "".join(f"{label}\t{snippet}\n" for label, snippet in lines)
         config.out.write_text(text, encoding="utf-8")
     except (UserError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"{config.out}: {len(lines)} snippets")
+    print(f"{config.out}: {len(lines)} texts")
     return 0
 
 
@@ -82,6 +88,20 @@ def labelled(text: str) -> list[tuple[str, str]]:
         if score:
             label = "positive" if score > 0 else "negative"
             found.append((label, " ".join(snippet.split())))
+    return found
+
+
+def joined(lines: list[tuple[str, str]], count: int) -> list[tuple[str, str]]:
+    """Texts of so many snippets of one class, drawn at random; those left over go."""
+    if count == 1:
+        return lines
+    drawn, found = random.Random(0), []
+    for label in sorted({label for label, _ in lines}):
+        snippets = [snippet for each, snippet in lines if each == label]
+        drawn.shuffle(snippets)
+        for i in range(0, len(snippets) - count + 1, count):
+            found.append((label, " ".join(snippets[i : i + count])))
+    drawn.shuffle(found)
     return found
 
 

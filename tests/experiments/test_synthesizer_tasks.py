@@ -219,6 +219,20 @@ def test_the_sign_of_a_rating_is_the_class(tmp_path):
     assert out.read_text() == "positive\tFine film\nnegative\tÖde\n"
 
 
+def test_snippets_of_one_class_may_be_joined(tmp_path):
+    ratings = "".join(f"{i}\t{(-1) ** i}\ttext{i}\n" for i in range(15)).encode()
+    out = tmp_path / "snippets.tsv"
+    arguments = ["--sdist", str(archive(tmp_path, ratings)), "--out", str(out)]
+    assert prepare.main([*arguments, "--join", "3"]) == 0
+    lines = [line.split("\t") for line in out.read_text().splitlines()]
+    assert sorted(label for label, _ in lines) == ["negative"] * 2 + ["positive"] * 2
+    words = [(label, word) for label, text in lines for word in text.split()]
+    assert len(set(words)) == 12
+    even = {f"text{i}" for i in range(0, 15, 2)}
+    assert all((label == "positive") == (word in even) for label, word in words)
+    assert prepare.main([*arguments, "--join", "0"]) == 2
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [(b"1\t2.5\n", "line 1"), (b"1\tgood\tx\n", "line 1"), (b"\xff", "utf-8")],
