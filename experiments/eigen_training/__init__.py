@@ -1,0 +1,1 @@
+"""Encoders trained with attention from few scores: fixed and learnt, shared or not."""
