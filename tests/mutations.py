@@ -112,7 +112,7 @@ BLOCKWISE = "attn_jax/ops/softmax_blockwise.py"
 SYNTHESIZER = "tests/ops/test_synthesizer.py"
 VARIANTS = "tests/ops/test_synthesizer_variants.py"
 FAMILY = "tests/nn/test_synthesizer.py"
-EXCLUSIVE = "tests/ops/test_exclusive.py"
+EXCLUSIVE, PARTIAL = "tests/ops/test_exclusive.py", "tests/ops/test_partial.py"
 BUCKETS, LSH = "attn_jax/ops/_lsh_buckets.py", "tests/ops/test_lsh.py"
 PRECISION = "tests/nn/test_precision.py"
 PAIRS = "tests/models/test_encoder_decoder.py"
@@ -782,6 +782,79 @@ MUTATIONS = (
         "place >= (ends - scored)[:, None]",
         "place >= (ends - scored - 1)[:, None]",
         ("tests/interop/test_lm_eval.py::test_log_likelihoods_are_sums_over_tokens",),
+    ),
+    Mutation(
+        "a selected key that is masked counts with its score",
+        "attn_jax/ops/partial.py",
+        "        visible = visible & _at(allowed, slots)\n",
+        "        visible = visible & jnp.ones_like(_at(allowed, slots))\n",
+        (
+            f"{PARTIAL}::test_every_mask_equals_the_oracle",
+            f"{PARTIAL}::test_no_token_moves_what_came_before_it",
+            f"{PARTIAL}::test_a_finite_key_moves_none_but_those_that_see_it",
+        ),
+    ),
+    Mutation(
+        "in packed rows every segment looks its keys up in the first",
+        "attn_jax/nn/_partial_rows.py",
+        "found = found & allowed[..., None, :]",
+        "found = found & True",
+        (
+            "tests/nn/test_partial.py::test_positions_say_which_keys_are_selected",
+            f"{LAYER}::test_packed_segments_equal_rows_of_their_own[partial]",
+        ),
+    ),
+    Mutation(
+        "a map that unrolled layers share is there for each of them",
+        "attn_jax/models/stack.py",
+        "            _tie(self.blocks)\n",
+        "            pass\n",
+        ("tests/nn/test_partial.py::test_a_shared_map_is_counted_once[False]",),
+    ),
+    Mutation(
+        "pieces of a covariance added about means of their own",
+        "attn_jax/analysis/eigen/covariance.py",
+        "left, right = a.moved(mean), b.moved(mean)",
+        "left, right = a, b",
+        ("tests/analysis/test_eigen.py::test_pieces_give_the_covariance_of_the_whole",),
+    ),
+    Mutation(
+        "greedy by what an entry explains of the others, not for its own variance",
+        "attn_jax/analysis/eigen/selection.py",
+        "gains / np.where(some, size, 1.0)",
+        "gains",
+        ("tests/analysis/test_eigen.py::test_greedy_equals_brute_force",),
+    ),
+    Mutation(
+        "selected scores that a map reproduces but nearly",
+        "attn_jax/analysis/eigen/reconstruction.py",
+        "found[chosen[first], first] = 1.0",
+        "found[chosen[first], first] = 0.999",
+        (
+            "tests/analysis/test_eigen.py::test_all_entries_reproduce_the_samples",
+            "tests/analysis/test_eigen_scores.py"
+            "::test_all_keys_of_each_row_rebuild_softmax_attention",
+        ),
+    ),
+    Mutation(
+        "components of long samples that are not centred",
+        "attn_jax/analysis/eigen/spectra.py",
+        "    x = x - x.mean(axis=0)\n",
+        "    pass\n",
+        (
+            "tests/analysis/test_eigen.py"
+            "::test_components_of_samples_come_from_the_smaller_matrix",
+        ),
+    ),
+    Mutation(
+        "projections of a file read as they stand there",
+        "attn_jax/interop/_bert.py",
+        'return (array.T if path[-1] == "kernel" else array).reshape(shape)',
+        "return array.reshape(shape)",
+        (
+            "tests/interop/test_huggingface.py"
+            "::test_a_loaded_encoder_equals_an_independent_forward_pass",
+        ),
     ),
     Mutation(
         "a schedule that starts at 0",
