@@ -438,9 +438,9 @@ def _partial(
 
 
 def _map_size(mechanism: Partial, heads: int) -> int:
-    """Numbers of R and c, and of the mean where masked keys are selected."""
+    """Numbers of R, c and the mean."""
     n, r = mechanism.length(), mechanism.chosen().shape[-1]
-    one = n * (n * r + n + (0 if mechanism.causal else r))
+    one = n * (n * r + n + r)
     return one if mechanism.share_heads else heads * one
 
 

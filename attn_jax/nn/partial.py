@@ -32,17 +32,17 @@ RANK = 8
 class Partial(PositionIndexed):
     """Scores of a few selected keys; the logits are a linear map of them.
 
-    The map and its offset begin with each key's logit that of the nearest selected one.
-    `attn_jax.analysis.eigen` finds better ones in a model's scores: set them on the
-    module, `attention.mechanism.reconstruction[...] = ...`.
+    The map begins with each key's logit that of the nearest selected one, its offset
+    and the mean that a masked score counts with at 0. `attn_jax.analysis.eigen` finds
+    better ones in a model's scores: set them on the module,
+    `attention.mechanism.reconstruction[...] = ...`.
 
     Attributes:
       rank: selected keys of a query, r; None is 8, or what `selected` has.
       selected: which, as Int[n r], or Int[r], the same for all queries; kept as tuples.
         None spreads them evenly, over 0 .. i where causal.
       causal: a query selects keys from 0 to its own position alone, as decoding needs.
-        False is the paper's, for models that see whole sequences; a selected key that
-        is masked then counts with a learnt mean, and nothing decodes.
+        False is the paper's, for models that see whole sequences; nothing decodes.
       share_heads: one map for all heads.
       share_layers: one map for all layers of a stack.
       trainable: False keeps the map as it is set.
@@ -142,8 +142,7 @@ class PartialCore(Core):
         nearest = _nearest(chosen, n, mechanism.causal).astype(dtype)
         self.reconstruction = kind(jnp.broadcast_to(nearest, (h, n, n, r)))
         self.offset = kind(jnp.zeros((h, n, n), dtype))
-        # Who selects nothing later than itself sees what it selects.
-        self.mean = None if mechanism.causal else kind(jnp.zeros((h, n, r), dtype))
+        self.mean = kind(jnp.zeros((h, n, r), dtype))
 
     def keys(self, x: Float[Array, "*b s m"], positions: Any) -> Array:
         return self.query_key.keys(x, positions)
@@ -157,11 +156,12 @@ class PartialCore(Core):
         there = slots < s
         if seen is not None:
             slots, there = find(slots, seen, allowed)
-        mean = None if self.mean is None else rows_at(self.mean[...], t, positions)
+        mean = rows_at(self.mean[...], t, positions)
         partial = known_scores(q, keys, slots, there, allowed, mean)
         if positions is None:
             matrix, offset = self.reconstruction[:, :t], self.offset[:, :t]
-            return partial, matrix.reshape(*matrix.shape[:2], -1), offset, None
+            h, _, n, r = matrix.shape
+            return partial, matrix.reshape(h, t, n * r), offset, None
         places = positions
         if allowed is not None:
             # A query that sees nothing may stand where others do: it takes no map.
@@ -173,7 +173,8 @@ class PartialCore(Core):
         n = self.mechanism.length()
         width = s if seen is None else n
         if places is None:
-            matrix = matrix.reshape(*matrix.shape[:2], n, -1)[:, :, :width]
+            r = partial.shape[-1]
+            matrix = matrix.reshape(*matrix.shape[:2], n, r)[:, :, :width]
             return reconstruct_logits(partial, matrix, offset[..., :width])
         places = places[..., 0, :, 0] - 1
         logits = map_rows(partial, self.reconstruction[:, :, :width], places)

@@ -95,11 +95,13 @@ def test_what_padding_holds_reaches_no_gradient(name, scanned):
     """Contract 8: an id that is no token, and one that is, are alike in padding."""
     one = scanned(name)
     still = [
-        jax.tree_util.keystr(path)
+        jax.tree_util.keystr(path, simple=True, separator=".")
         for path, x in jax.tree.leaves_with_path(one.gradients)
         if not (np.isfinite(x).all() and np.any(x))
     ]
-    assert still == []
+    # Queries see all that they select here, and nothing counts with its mean.
+    assert still in ([], ["stack.blocks.attention.mechanism.mean"])
+    assert not still or name == "partial"
     for garbage in (-1, 10**6, 7):
         logits, gradients = one.run(np.where(REAL, TOKENS, garbage))
         assert_same_bits(logits, one.logits, "logits")
