@@ -32,6 +32,10 @@ def check(config: EigenConfig) -> None:
         if not values or min(values) < 1 or max(values) > config.length:
             expected = f"numbers from 1 to --length {config.length}"
             fail(option(name), values, expected, "pass smaller ones")
+    most = max(*config.ranks, *config.known, config.matrix_rank)
+    if config.sequences <= most:
+        expected = f"more than {most}, the most components that are asked for"
+        fail("--sequences", config.sequences, expected, "pass more")
     if not 0 <= config.ridge < float("inf"):
         fail("--ridge", config.ridge, "a number of at least 0", "0 is none")
     named_models(config)

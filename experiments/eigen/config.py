@@ -10,19 +10,22 @@ choice, and stands here.
 What is done here. Every sequence is [CLS], text and [SEP], of `length` tokens, without
 padding. Scores are scaled by 1 / sqrt(d). A sample is the row of a query, of any head;
 of one position (`positions`), of any (`rows`), or a whole matrix (`matrices`, by a
-random sketch). Covariances are of one half of the text, errors of reconstruction of the
-other. Beside each model stands one of random parameters, and beside each overlap that
-of random spaces, r / n. Maps have a ridge of `ridge` times the mean variance.
+random sketch). Covariances are of the first sequences of the text, errors of
+reconstruction of those that follow. Beside each model stands one of random parameters,
+and beside each overlap that of random spaces, r / n. Maps have a ridge of `ridge` times
+the mean variance. Up to n = 32, scores are also selected from whole matrices, of which
+any may tell of any other: for longer ones a covariance would have n⁴ numbers.
 
     preset   models                              sequences        hardware   minutes
     smoke    random, on bytes                    24 of 16         2 cores    under 1
-    default  those named by --models             1000 of 128      2 cores    3 a model
+    default  those named by --models             1000 of 128      1 core     8 a model
+    short    those named by --models             1000 of 32       1 core     3 a model
 
 Commands.
 
     python -m experiments.eigen smoke
     python -m experiments.eigen --models minilm=FOLDER --data BROWN --tagged
-    python -m experiments.eigen --data BROWN --tagged \
+    python -m experiments.eigen short --data BROWN --tagged \
         --models minilm=FOLDER own=runs/eigen_training/mlm/encoders/full
 
 FOLDER holds config.json, model.safetensors and tokenizer.json of a model of the BERT
@@ -111,6 +114,13 @@ _DEFAULT = EigenConfig()
 
 PRESETS = {
     "default": _DEFAULT,
+    "short": replace(
+        _DEFAULT,
+        preset="short",
+        length=32,
+        ranks=(4, 8, 16),
+        known=(4, 8, 16),
+    ),
     # A few seconds: to see that everything works.
     "smoke": replace(
         _DEFAULT,

@@ -1,13 +1,15 @@
 """Analyses every model in turn, compares them, and shows what came out."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from attn_jax.data import ByteCorpus
+from benchmarks import memory
 from experiments.common import provenance
+from experiments.common.errors import fail
 from experiments.common.main import run_program
 from experiments.common.workdir import Workdir, write_json
 from experiments.eigen import numbers, plot, table, timing
@@ -15,7 +17,7 @@ from experiments.eigen.command_line import PROGRAM, parse
 from experiments.eigen.config import NOT_SHARED, EigenConfig
 from experiments.eigen.results import assemble
 from experiments.eigen.statistics import gather
-from experiments.eigen.subjects import Subject, load_subjects, load_text, model_names
+from experiments.eigen.subjects import Model, find_models, load_text
 
 
 class Plan(NamedTuple):
@@ -24,7 +26,7 @@ class Plan(NamedTuple):
     config: EigenConfig
     origin: dict[str, Any]
     corpus: ByteCorpus
-    subjects: list[Callable[[], Subject]]
+    models: list[Model]
     workdir: Workdir
 
     def shared_config(self) -> dict[str, Any]:
@@ -42,12 +44,26 @@ def prepare(arguments: Sequence[str]) -> Plan:
     """Everything that can be wrong, looked at before anything is computed."""
     config = parse(arguments)
     text, corpus = load_text(config)
-    subjects = load_subjects(config, text)
+    models = find_models(config, text)
     workdir = Workdir(config.directory(), NOT_SHARED)
     origin = provenance.origin(PROGRAM, arguments)
-    plan = Plan(config, origin, corpus, subjects, workdir)
+    plan = Plan(config, origin, corpus, models, workdir)
     workdir.check(plan.shared_config())
+    for model in models:
+        _check_same(model, workdir)
     return plan
+
+
+def _check_same(model: Model, workdir: Workdir) -> None:
+    """Raise where numbers of another encoder of this name are there."""
+    there = workdir.finished(model.name)
+    if there is not None and there["digest"] != model.digest:
+        fail(
+            "--models",
+            f"another {model.name} than {workdir.path} holds numbers of",
+            "the same files",
+            "pass another name, or another --workdir",
+        )
 
 
 def run(plan: Plan) -> None:
@@ -58,10 +74,7 @@ def run(plan: Plan) -> None:
         f"tokens, {config.held_out:,} held out",
         flush=True,
     )
-    rows = [
-        _numbers(name, load, plan)
-        for name, load in zip(model_names(config), plan.subjects, strict=True)
-    ]
+    rows = [_numbers(model, plan) for model in plan.models]
     timed = workdir.finished("timing")
     if timed is None:
         heads, width = rows[0]["heads"], rows[0]["head_dim"]
@@ -75,24 +88,26 @@ def run(plan: Plan) -> None:
     print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")
 
 
-def _numbers(name: str, load: Callable[[], Subject], plan: Plan) -> dict[str, Any]:
+def _numbers(model: Model, plan: Plan) -> dict[str, Any]:
     """The numbers of a model, computed unless they are there."""
-    config, workdir = plan.config, plan.workdir
+    config, workdir, name = plan.config, plan.workdir, model.name
     there = workdir.finished(name)
     if there is not None and _file(workdir, name).is_file():
         return there
     print(f"{name}: analysing", flush=True)
     begin = time.perf_counter()
-    subject = load()
+    subject = model.load()
     made = subject.encoder.config
     statistics = gather(subject, config)
-    gathered = time.perf_counter() - begin
+    gathered, peak = time.perf_counter() - begin, memory.peak_of_this_process()
     found = {
         "model": name,
+        "digest": model.digest,
         "heads": made.num_heads,
         "head_dim": made.attention().key_dim,
         **numbers.measure(statistics, config),
         "seconds": round(gathered, 1),
+        "peak_bytes": peak,
         "all_seconds": round(time.perf_counter() - begin, 1),
         **plan.origin,
     }

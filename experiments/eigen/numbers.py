@@ -90,30 +90,50 @@ def _heads(statistics: Statistics, r: int) -> list[dict[str, float]]:
 
 def _curves(statistics: Statistics, config: EigenConfig) -> dict[str, Any]:
     """{selection: [layer][k]: fitted, held out, bound}, of rows by position."""
-
-    def curve(select: Callable[..., np.ndarray]) -> list[list[list[float]]]:
-        pairs = zip(statistics.positions, statistics.held_out, strict=True)
-        return [
-            [
-                list(point[1:])
-                for point in eigen.error_curve(
-                    mine, theirs, config.known, select=select, ridge=config.ridge
-                )
-            ]
-            for mine, theirs in pairs
-        ]
-
-    found = {name: curve(select) for name, select in eigen.SELECTIONS.items()}
+    layers = list(
+        zip(statistics.positions, statistics.judges["positions"], strict=True)
+    )
+    found = {
+        name: [_curve(*layer, config.known, select, config) for layer in layers]
+        for name, select in eigen.SELECTIONS.items()
+    }
     # The same keys for all queries of a layer, each query with a map of its own.
     columns = []
-    for mine, theirs in zip(statistics.positions, statistics.held_out, strict=True):
+    for mine, judge in layers:
         chosen = eigen.column_selection(mine.matrix, max(config.known))
 
-        def fixed(matrix: Any, k: int, chosen: np.ndarray = chosen) -> np.ndarray:
+        def shared(matrix: Any, k: int, chosen: np.ndarray = chosen) -> np.ndarray:
             return chosen[:k]
 
-        points = eigen.error_curve(
-            mine, theirs, config.known, select=fixed, ridge=config.ridge
-        )
-        columns.append([list(point[1:]) for point in points])
-    return {**found, "columns": columns}
+        columns.append(_curve(mine, judge, config.known, shared, config))
+    return {**found, "columns": columns, **_whole_curves(statistics, config)}
+
+
+def _whole_curves(statistics: Statistics, config: EigenConfig) -> dict[str, Any]:
+    """Likewise where a known score tells of all rows, k a row.
+
+    {} where sequences are too long for it, or too few for as many scores.
+    """
+    n = config.length
+    sizes = [n * k for k in config.known]
+    if not statistics.whole or statistics.whole[0].count <= max(sizes):
+        return {}
+
+    def entries(matrix: Any, size: int) -> np.ndarray:
+        keys = eigen.matrix_selection(matrix, n, size // n)
+        return (n * np.arange(n)[:, None] + keys).reshape(-1)
+
+    layers = zip(statistics.whole, statistics.judges["whole"], strict=True)
+    return {"matrix": [_curve(*layer, sizes, entries, config) for layer in layers]}
+
+
+def _curve(
+    mine: eigen.Covariance,
+    judge: eigen.Covariance,
+    sizes: Sequence[int],
+    select: Callable[..., np.ndarray],
+    config: EigenConfig,
+) -> list[list[float]]:
+    """Of one layer."""
+    points = eigen.error_curve(mine, judge, sizes, select=select, ridge=config.ridge)
+    return [list(point[1:]) for point in points]

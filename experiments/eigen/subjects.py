@@ -1,6 +1,9 @@
 """The encoders that are analysed, each with the sequences that it reads."""
 
+import hashlib
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +13,7 @@ from attn_jax.data import ByteCorpus
 from attn_jax.interop import huggingface
 from attn_jax.models import Encoder, EncoderConfig
 from experiments.common.errors import fail
-from experiments.common.reader import Reader, load_reader
+from experiments.common.reader import VOCABULARY, Reader, load_reader
 from experiments.common.text import read_text
 from experiments.eigen.command_line import RANDOM, named_models
 from experiments.eigen.config import EigenConfig
@@ -27,8 +30,20 @@ _BYTES = EncoderConfig(
     use_bias=True,
     norm_placement="post",
 )
+FILES = (huggingface.CONFIG, huggingface.WEIGHTS, huggingface.TOKENIZER, VOCABULARY)
 # More bytes than a token is likely to have.
 BYTES_A_TOKEN = 16
+
+
+class Model(NamedTuple):
+    """An encoder that is asked for.
+
+    digest: of its files; of a random one, of the files of the encoder that it is like.
+    """
+
+    name: str
+    digest: str
+    load: Callable[[], "Subject"]
 
 
 class Subject(NamedTuple):
@@ -50,23 +65,23 @@ def load_text(config: EigenConfig) -> tuple[str, ByteCorpus]:
     return text[:needed], corpus
 
 
-def load_subjects(config: EigenConfig, text: str) -> list[Callable[[], Subject]]:
-    """One function a model, the random one last; what is missing raises at once."""
+def find_models(config: EigenConfig, text: str) -> list[Model]:
+    """Those that are asked for, and a random one; what is missing raises at once."""
     folders = named_models(config)
     if not folders:
-        return [lambda: _subject(RANDOM, _random(_BYTES, config), _BYTE, config, text)]
+
+        def small() -> Subject:
+            return _subject(RANDOM, _random(_BYTES, config), _BYTE, config, text)
+
+        return [Model(RANDOM, "bytes", small)]
     readers = {name: load_reader(folder) for name, folder in folders.items()}
     for name, reader in readers.items():
         _cut(reader, text, config, name)
+    digests = {name: _digest(folder) for name, folder in folders.items()}
 
-    def load(name: str) -> Callable[[], Subject]:
-        return lambda: _subject(
-            name,
-            huggingface.load_encoder(folders[name]),
-            readers[name],
-            config,
-            text,
-        )
+    def load(name: str) -> Subject:
+        encoder = huggingface.load_encoder(folders[name])
+        return _subject(name, encoder, readers[name], config, text)
 
     first = next(iter(folders))
 
@@ -74,12 +89,17 @@ def load_subjects(config: EigenConfig, text: str) -> list[Callable[[], Subject]]
         like = huggingface.load_encoder(folders[first]).config
         return _subject(RANDOM, _random(like, config), readers[first], config, text)
 
-    return [*map(load, folders), control]
+    models = [Model(name, digests[name], partial(load, name)) for name in folders]
+    return [*models, Model(RANDOM, digests[first], control)]
 
 
-def model_names(config: EigenConfig) -> list[str]:
-    """Those of `load_subjects`."""
-    return [*named_models(config), RANDOM]
+def _digest(folder: Path) -> str:
+    """Of the files of an encoder."""
+    found = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.name in FILES:
+            found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 def _random(like: EncoderConfig, config: EigenConfig) -> Encoder:

@@ -151,7 +151,8 @@ def notes(results: Mapping[str, Any]) -> list[str]:
         "components explain, beside what its own do",
         "k: error on held-out sequences as a share of the variance, rows by position, "
         f"a map for each, ridge {config['ridge']:g}; columns: the same keys for all "
-        "queries; components: what no k directions can fall below",
+        "queries; matrix, for short sequences alone: k of each row, any of which may "
+        "tell of other rows; components: what no k directions of a row fall below",
         f"ms: the forward pass of {timed['batch']} sequences, {timed['heads']} heads "
         f"of {timed['width']}, at {config['length']} tokens; shares of multiply-adds "
         "by four conventions, of which none counts projections; nothing is saved from "
@@ -163,13 +164,16 @@ def scale(results: Mapping[str, Any]) -> str:
     """How large the run was, where and with what."""
     config = results["config"]
     seconds = ", ".join(
-        f"{row['model']} {row['seconds']:.0f} of {row['all_seconds']:.0f}"
+        f"{row['model']} {row['seconds']:.0f} and {row['all_seconds']:.0f}"
         for row in results["rows"]
     )
+    peaks = [row["peak_bytes"] for row in results["rows"] if row["peak_bytes"]]
+    most = f" At most {max(peaks) / 1e9:.1f} GB of memory till then." if peaks else ""
     return (
         f"{provenance.sentence(results)} {config['sequences']:,} sequences of "
         f"{config['length']} tokens and {config['held_out']:,} held out, of "
-        f"{results['corpus']['name']}. Seconds for statistics, of all: {seconds}.\n"
+        f"{results['corpus']['name']}. Seconds for the statistics, and in all: "
+        f"{seconds}.{most}\n"
     )
 
 

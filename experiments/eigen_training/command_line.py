@@ -47,6 +47,10 @@ def check(config: TrainingConfig) -> None:
         value = getattr(config, name)
         if not 0 < value < float("inf"):
             fail(option(name), value, "a number above 0", "pass one")
+    for name in ("ridge", "weight_decay"):
+        value = getattr(config, name)
+        if not 0 <= value < float("inf"):
+            fail(option(name), value, "a number of at least 0", "0 is none")
     if config.task == "classification":
         _check_classification(config)
 
@@ -61,6 +65,9 @@ def _check_classification(config: TrainingConfig) -> None:
     if len(given) != 1:
         got = " and ".join(given) or "neither --data nor --tfds"
         fail("--data", got, "one of the two", "pass a file of labelled texts")
+    if config.data is not None and len(config.data) != 1:
+        expected = "one file of labelled texts"
+        fail("--data", f"{len(config.data)} paths", expected, "join them to one file")
 
 
 def known(name: str) -> int:

@@ -12,7 +12,7 @@ from experiments import report
 from experiments.eigen import plot
 from experiments.eigen.command_line import parse as parse_analysis
 from experiments.eigen.main import main as eigen_main
-from experiments.eigen.subjects import load_subjects
+from experiments.eigen.subjects import find_models
 from experiments.eigen_training import claims as training_claims
 from experiments.eigen_training import maps
 from experiments.eigen_training import plot as training_plot
@@ -98,7 +98,7 @@ def test_an_encoder_of_ours_is_analysed_beside_a_random_one(analysed):
             assert sum(shares) == pytest.approx(1.0)
             assert shares == sorted(shares, reverse=True)
         assert len(row["spectra"]) == 2
-        names = {"greedy", "cholesky", "strided", "random", "columns"}
+        names = {"greedy", "cholesky", "strided", "random", "columns", "matrix"}
         assert set(row["curves"]) == names
         for curves in row["curves"].values():
             curve = np.array(curves)
@@ -109,15 +109,18 @@ def test_an_encoder_of_ours_is_analysed_beside_a_random_one(analysed):
         diagonal = np.diagonal(row["layers"]["overlap"])
         np.testing.assert_allclose(diagonal, 1.0)
     assert len(results["between"]) == 2
-    # As if both had been trained.
-    renamed = json.dumps(results).replace('"random"', '"b"')
-    section = report._section(json.loads(renamed))
+    # As if there were another one that was trained.
+    renamed = json.loads(json.dumps(results).replace('"random"', '"b"'))
+    renamed["rows"].append(results["rows"][1])
+    section = report._section(renamed)
     for words in (
         "| own, greedy ",
         "| random spaces ",
         "| RQ1: scores vary in few dimensions (b) |",
         "| RQ2: models share components (own for b) |",
-        "random 0.50",
+        "random spaces 0.50",
+        "layers of a random encoder",
+        "GB of memory",
     ):
         assert words in section
     assert "Numbers and figures" in outcome.out
@@ -135,10 +138,17 @@ def test_what_is_analysed_is_kept(analysed):
     assert load(workdir) == before
 
 
+def test_another_encoder_of_the_same_name_is_no_longer_the_same(analysed, encoder):
+    _, _, (_, _, *others) = analysed
+    outcome = analyse("smoke", "--models", f"own={encoder}", *others, *SMALL, *FEW)
+    assert outcome.code == 2
+    assert "--models: got another own than" in outcome.err
+
+
 def test_without_models_a_random_one_reads_bytes():
     config = parse_analysis(["smoke", *SMALL])
-    (load_one,) = load_subjects(config, "0123456789" * 20)
-    subject = load_one()
+    (model,) = find_models(config, "0123456789" * 20)
+    subject = model.load()
     assert subject.name == "random"
     assert subject.sequences.shape == (20, 8)
     assert subject.sequences[0].tolist() == [256, *b"012345", 257]
@@ -233,7 +243,9 @@ def test_verdicts():
         row("learnt-32", 0.79, 0.8),
         row("shared-32", 0.8, 0.78),
     ]
-    kept, beats, better = training_claims.claims({"rows": rows})
+    kept, beats, better = training_claims.claims(
+        {"rows": rows, "config": {"length": 128}}
+    )
     assert "learnt-32, 98.1 %" in kept.ours
     assert kept.held == "yes"
     assert beats.held == "yes (2 of 2 seeds)"
@@ -261,6 +273,16 @@ MISTAKES = {
         ("sentences", "--pretrained", "x"),
         "--data: got neither --data nor --tfds; expected one of the two",
     ),
+    "several files of texts": (
+        train,
+        ("sentences", "--pretrained", "x", "--data", "y", "z"),
+        "--data: got 2 paths; expected one file of labelled texts",
+    ),
+    "a negative ridge": (
+        train,
+        ("smoke", "--ridge", "-1"),
+        "--ridge: got -1.0; expected a number of at least 0",
+    ),
     "a model without a folder": (
         analyse,
         ("smoke", "--models", "minilm"),
@@ -275,6 +297,11 @@ MISTAKES = {
         analyse,
         ("smoke", "--ranks", "17"),
         "--ranks: got (17,); expected numbers from 1 to --length 16",
+    ),
+    "fewer sequences than components": (
+        analyse,
+        ("smoke", "--sequences", "8"),
+        "--sequences: got 8; expected more than 8",
     ),
     "too little text": (
         analyse,
