@@ -17,8 +17,8 @@ CAUTION = (
     "before, were judged on the same test side, and showed a fault in how maps were "
     "fitted where keys are padded, which was mended. There, no entry of a map moves by "
     "more than 0.005 in all updates (50 of at most 1e-4): fixed and learnt maps are "
-    "nearly the same, and RQ5 stays open. In the study of masked pieces maps are learnt "
-    "from nothing, by one seed."
+    "nearly the same, and RQ5 stays open. In the study of masked pieces, of one seed, "
+    "maps are learnt from nothing."
 )
 PAPER = "Bhojanapalli et al. 2021, by a review"
 

@@ -25,7 +25,7 @@ softmax is saved in encoders/, for experiments.eigen.
     preset        task                                          hardware     minutes
     smoke         mlm, a few steps                              2 cores      under 1
     sentences     MiniLM on film snippets, n = 128              1 core       45
-    mlm           4 layers of 64 on bytes, n = 128              1 core       10 a model
+    mlm           3 layers of 64 on bytes, n = 32               1 core       8
     mnli          BERT base on MNLI, n = 128                    TPU or GPU
     mlm-base      a BERT base of its own, n = 128               TPU or GPU
 
@@ -159,19 +159,21 @@ _MLM = replace(
     _SENTENCES,
     preset="mlm",
     task="mlm",
-    models=("full", "learnt-8", "learnt-16", "learnt-32", "fixed-32", "shared-32"),
-    steps=3000,
+    models=("full", "learnt-4", "learnt-8", "fixed-8", "shared-8"),
+    steps=2500,
     seeds=1,
-    batch_size=16,
-    learning_rate=2e-3,
+    length=32,
+    batch_size=32,
+    learning_rate=3e-3,
     dropout_rate=0.0,
     held_out=256,
     vocab_size=259,
+    num_layers=3,
     d_model=64,
-    d_ff=256,
+    d_ff=128,
     checkpoint_every=500,
     log_every=50,
-    eval_every=500,
+    eval_every=250,
 )
 
 PRESETS = {
@@ -214,7 +216,9 @@ PRESETS = {
     "mlm-base": replace(
         _MLM,
         preset="mlm-base",
+        models=("full", "learnt-8", "learnt-16", "learnt-32", "fixed-32", "shared-32"),
         steps=1_000_000,
+        length=128,
         batch_size=256,
         learning_rate=1e-4,
         warmup_fraction=0.01,

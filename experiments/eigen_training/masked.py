@@ -64,15 +64,19 @@ class Masked:
         }
 
     def encoder(self, mechanism: Any, rngs: Any) -> Encoder:
-        """An encoder of the BERT family with random parameters, but for its positions.
+        """An encoder of the BERT family with random parameters.
 
-        These are learnt, and begin as sinusoids of the usual size, so that neighbours
-        look alike at every place and need not be found for each.
+        Its tables begin at d_model**-0.5. BERT's 0.02 looks the same behind the
+        LayerNorm, but a few updates at the rate of a small model would replace it.
+        Positions are learnt and begin as sinusoids, so that the next place looks alike
+        from everywhere and need not be found for each.
         """
         model = Encoder(self._model(mechanism), rngs=rngs)
-        table = model.embedding.positions
-        waves = sinusoidal_positions(*table.shape)
-        table[...] = waves * (jnp.std(table[...]) / jnp.std(waves))
+        tokens, places = model.embedding.embedding, model.embedding.positions
+        n, m = places.shape
+        tokens[...] = tokens[...] * (m**-0.5 / jnp.std(tokens[...]))
+        # The third with the shortest waves: longer ones hardly move in a sequence.
+        places[...] = sinusoidal_positions(n, 3 * m)[:, :m] * (2 / m) ** 0.5
         return model
 
     def _model(self, mechanism: Any) -> EncoderConfig:
