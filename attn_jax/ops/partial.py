@@ -5,8 +5,6 @@ what the others are: r are computed, the rest is a linear map of them. Selected 
 map belong to positions; `attn_jax.analysis.eigen` finds them in a model's scores.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,13 +12,13 @@ from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from attn_jax.ops._entry import check_options, op
 from attn_jax.ops._masking import allowed_for, hide_keys, hide_queries
+from attn_jax.ops._partial_checks import check_axes, check_map, check_selected
 from attn_jax.ops._rows import attend_rows
 from attn_jax.ops._shapes import (
     check_array,
     check_floating,
     check_qkv,
     compute_dtype,
-    is_traced,
     lift,
 )
 from attn_jax.ops.masks import Mask
@@ -109,7 +107,7 @@ def reconstruct_logits(
             f"partial: got shape {partial.shape}; expected at least 3 axes, *b h t r"
         )
     check_floating("partial", partial)
-    _check_map(partial.shape[-3:], reconstruction, offset)
+    check_map(partial.shape[-3:], reconstruction, offset)
     dtype = compute_dtype(partial, reconstruction, offset)
     partial, matrix = partial.astype(dtype), reconstruction.astype(dtype)
     if matrix.shape[0] == 1:
@@ -181,7 +179,7 @@ def partial_attention(
 def _partial_attention(q, k, v, selected, reconstruction, offset, mean, mask, scale):
     *leading, t, h, _ = q.shape
     s, r = k.shape[-3], selected.shape[-1]
-    _check_map((h, t, r), reconstruction, offset)
+    check_map((h, t, r), reconstruction, offset)
     if reconstruction.shape[-2] != s:
         raise ValueError(
             f"reconstruction: got s = {reconstruction.shape[-2]} (shape "
@@ -189,7 +187,7 @@ def _partial_attention(q, k, v, selected, reconstruction, offset, mean, mask, sc
             "row a key; take the first s rows of one that was made for more"
         )
     if mean is not None:
-        _check_axes("mean", mean, (h, t, r), "h t r")
+        check_axes("mean", mean, (h, t, r), "h t r")
     allowed = allowed_for(mask, tuple(leading), h, t, s)
     partial = known_scores(q, k, selected, selected < s, allowed, mean, scale)
     logits = reconstruct_logits(partial, reconstruction, offset)
@@ -255,55 +253,3 @@ def _at(
         jnp.broadcast_to(slots, (*shape, slots.shape[-1])),
         axis=-1,
     )
-
-
-def check_selected(selected: Any, t: int, s: int | None) -> None:
-    """Int[t r] or Int[r]; concrete ones are numbers of keys, below s where given."""
-    check_array("selected", selected)
-    if not jnp.issubdtype(selected.dtype, jnp.integer):
-        raise TypeError(
-            f"selected: got dtype {selected.dtype}; expected integers, the numbers of "
-            "the selected keys"
-        )
-    if selected.ndim not in (1, 2) or (selected.ndim == 2 and len(selected) != t):
-        raise ValueError(
-            f"selected: got shape {selected.shape} for t = {t} queries; expected "
-            f"Int[t r], a row for each of them, or Int[r], the same keys for all"
-        )
-    if is_traced(selected) or not selected.size:
-        return
-    values = np.asarray(selected)
-    low, high = int(values.min()), int(values.max())
-    if low < 0 or (s is not None and high >= s):
-        most = "" if s is None else f" to {s - 1}"
-        raise ValueError(
-            f"selected: got numbers from {low} to {high}; expected keys from 0{most}; "
-            "take the rows of these queries, with numbers of these keys"
-        )
-
-
-def _check_map(sizes: tuple[int, ...], reconstruction: Array, offset: Array) -> None:
-    """reconstruction: #h t s r and offset: #h t s for sizes h, t, r."""
-    h, t, r = sizes
-    s = _check_axes("reconstruction", reconstruction, (h, t, None, r), "h t s r")[2]
-    _check_axes("offset", offset, (h, t, s), "h t s")
-
-
-def _check_axes(
-    name: str, x: Array, sizes: tuple[int | None, ...], layout: str
-) -> tuple[int, ...]:
-    """The shape of x, an axis a size; None is any, and one head may do for all."""
-    check_array(name, x)
-    fits = x.ndim == len(sizes) and all(
-        want in (None, got) or (axis == 0 and got == 1)
-        for axis, (got, want) in enumerate(zip(x.shape, sizes, strict=True))
-    )
-    if not fits:
-        wanted = ", ".join("any" if n is None else str(n) for n in sizes)
-        raise ValueError(
-            f"{name}: got shape {x.shape}, read as {layout}; expected ({wanted}), "
-            "where 1 head serves all; take the rows of these queries, and add an axis "
-            "for heads where there is none"
-        )
-    check_floating(name, x)
-    return x.shape
