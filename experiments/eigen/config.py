@@ -18,8 +18,8 @@ any may tell of any other: for longer ones a covariance would have n⁴ numbers.
 
     preset   models                              sequences        hardware   minutes
     smoke    random, on bytes                    24 of 16         2 cores    under 1
-    default  those named by --models             1000 of 128      1 core     8 a model
-    short    those named by --models             1000 of 32       1 core     3 a model
+    default  those named by --models             1000 of 128      1 core     3 a model
+    short    those named by --models             1000 of 32       1 core     2 a model
 
 Commands.
 

@@ -30,7 +30,10 @@ def assemble(
             "corpus_fingerprint": corpus.fingerprint,
             "seeds": [config.seed],
         },
-        "corpus": {"name": corpus.name, "bytes": corpus.num_bytes},
+        "corpus": {
+            "name": provenance.relative(corpus.name),
+            "bytes": corpus.num_bytes,
+        },
         "random_overlap": eigen.random_overlap(config.rank, config.length),
         "rows": [provenance.without_origin(row) for row in rows],
         "between": [

@@ -11,6 +11,7 @@ from attn_jax.data import Vocabulary, load_vocabulary, train_vocabulary
 from attn_jax.models import Encoder, EncoderConfig
 from attn_jax.ops import sinusoidal_positions
 from attn_jax.train import cross_entropy
+from experiments.common import provenance
 from experiments.common.errors import UserError, fail
 from experiments.common.text import read_text
 from experiments.eigen_training.config import TrainingConfig
@@ -57,7 +58,7 @@ class Masked:
         self.sides = {"train": rows[~held], "test": rows[held]}
         self.length = config.length
         self.summary = {
-            "name": corpus.name,
+            "name": provenance.relative(corpus.name),
             "fingerprint": f"{corpus.fingerprint}-{self.vocabulary.fingerprint}",
             "texts": {name: len(side) for name, side in self.sides.items()},
             "most_frequent": float(np.bincount(ids).max() / len(ids)),

@@ -3,7 +3,6 @@
 import functools
 import json
 
-import jax
 import numpy as np
 import pytest
 from flax import nnx
@@ -31,14 +30,6 @@ FEW = ("--ranks", "2", "4", "--known", "2", "4", "--matrix-rank", "3", "--repeat
 
 def load(workdir):
     return json.loads((workdir / "results.json").read_text())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_lightly():
-    """Most of the time here is compilation."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module")
