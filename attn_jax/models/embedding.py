@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 from attn_jax.models.stack_config import StackConfig
 from attn_jax.nn._naming import named_rngs
 from attn_jax.ops import sinusoidal_positions
-from attn_jax.ops._mesh import in_rows
+from attn_jax.ops._mesh import in_rows, in_whole_rows
 from attn_jax.ops._shapes import lift
 
 
@@ -47,13 +47,14 @@ class Embedding(nnx.Module):
         self, tokens: Int[Array, "*b t"], positions: Any, types: Any = None
     ) -> Float[Array, "*b t m"]:
         """Vectors of the tokens; positions=None is 0 .. t - 1."""
-        x = jnp.take(self.embedding[...], tokens, axis=0, mode="clip")
+        table = in_whole_rows(self.embedding[...])
+        x = in_rows(jnp.take(table, tokens, axis=0, mode="clip"))
         if self.config.embedding_scale is not None:
             x = x * self.config.embedding_factor
-        table = self._table()
-        if table is not None:
+        places = self._table()
+        if places is not None:
             t = tokens.shape[-1]
-            place = table[:t] if positions is None else _look_up(table, positions)
+            place = places[:t] if positions is None else _look_up(places, positions)
             x = self._placed(x, lift(place, x.ndim))
         if types is not None:
             x = x + jnp.take(self.types[...], types, axis=0, mode="clip")

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from attn_jax.ops import alibi_bias, masks
 from attn_jax.ops._masking import allowed_for
+from attn_jax.ops._mesh import by_tokens
 from attn_jax.ops._rows import attend_by_rows
 from attn_jax.ops._shapes import lift
 from attn_jax.ops.masks import Mask, as_mask
@@ -236,11 +237,21 @@ def _attend(
     """`Core.attend`. Called eagerly, a loop over blocks is compiled once."""
     core: Core = nnx.merge(graph, state)
     h, t, s = core.config.num_heads, x.shape[-2], v.shape[-3]
-    queries = core.queries(x, keys, mask=mask, positions=positions, seen=seen)
-    places = None
+    rows = core.queries(x, keys, mask=mask, positions=positions, seen=seen), None
     if core.config.alibi:
         places = jnp.arange(t) if positions is None else positions
-        places = places[..., None, :, None]
+        rows = rows[0], places[..., None, :, None]
+    allowed = allowed_for(mask, v.shape[:-3], h, t, s)
+    attend = partial(_attend_rows, graph, mask)
+    return by_tokens(attend, t, (rows, allowed), (state, keys, v, seen))
+
+
+def _attend_rows(
+    graph: Any, mask: Mask, mine: tuple[Any, Any], whole: tuple[Any, Any, Array, Any]
+) -> Float[Array, "*b t h e"]:
+    """Attention of some queries, made ready, to all keys and values."""
+    (rows, allowed), (state, keys, v, seen) = mine, whole
+    core: Core = nnx.merge(graph, state)
 
     def logits(s: int, rows: Any) -> Array:
         queries, places = rows
@@ -252,8 +263,7 @@ def _attend(
         ndim = max(out.ndim, bias.ndim)
         return lift(out, ndim) + lift(bias, ndim)
 
-    allowed = allowed_for(mask, v.shape[:-3], h, t, s)
-    return attend_by_rows(logits, (queries, places), v, mask=mask, allowed=allowed)
+    return attend_by_rows(logits, rows, v, mask=mask, allowed=allowed)
 
 
 def check_length(s: int, limit: int | None) -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from attn_jax.nn._checks import check_sizes
 from attn_jax.nn._naming import named_rngs
 from attn_jax.nn._table import Table
+from attn_jax.ops._mesh import tokens_are_shared
 
 ACTIVATIONS = Table(
     "activation",
@@ -60,6 +61,8 @@ class FeedForward(nnx.Module):
 
     def __call__(self, x: Float[Array, "*b t m"]) -> Float[Array, "*b t m"]:
         # As one matrix of tokens: XLA copies more axes around to get there backwards.
-        tokens = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+        # Of tokens that devices share it would bring each row together first.
+        whole = () if tokens_are_shared() else (math.prod(x.shape[:-1]),)
+        tokens = x.reshape(*(whole or x.shape[:-1]), x.shape[-1])
         y = self.down(self.activation(self.up(tokens)))
         return y.reshape(*x.shape[:-1], y.shape[-1])

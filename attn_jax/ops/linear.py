@@ -32,6 +32,7 @@ from attn_jax.ops._linear_masks import (
     real_tokens,
     require_causal,
 )
+from attn_jax.ops._linear_mesh import over_mesh
 from attn_jax.ops._mask_rules import Causal, Padding
 from attn_jax.ops._masking import allowed_for, hide_keys, hide_queries, weighted_sum
 from attn_jax.ops._shapes import check_qkv, compute_dtype
@@ -101,7 +102,12 @@ def linear_attention(
       map with which the normaliser could vanish.
     """
     check_qkv(q, k, v)
-    mask = mask or Mask()
+    options = {"feature_map": feature_map, "eps": eps, "normalize": normalize}
+    return over_mesh(_attend, q, k, v, mask or Mask(), options)
+
+
+def _attend(q, k, v, mask, feature_map, eps, normalize):
+    """The form for this mask."""
     t, s = q.shape[-3], k.shape[-3]
     if is_causal(mask, t, s):
         return linear_attention_chunked(

@@ -1,6 +1,7 @@
 """Softmax attention (Attention Is All You Need, Vaswani et al. 2017, equation 1)."""
 
 import logging
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from attn_jax.ops._masking import (
     weighted_sum,
 )
 from attn_jax.ops._shapes import check_qkv, compute_dtype, lift
+from attn_jax.ops._softmax_mesh import over_mesh
 from attn_jax.ops.debugging import report_blind
 from attn_jax.ops.masks import Mask, as_mask
 from attn_jax.ops.softmax_blockwise import blockwise_attention
@@ -85,34 +87,9 @@ def softmax_attention(
     if bias is not None:
         bias = _check_bias(bias, (*q.shape[:-3], q.shape[-2], t, s))
     _check_implementation(implementation, block_size)
-    call = Call(q, k, v, as_mask(mask), bias, scale, logit_cap)
-    if implementation == "auto":
-        implementation = _best(call, block_size)
-    elif implementation in KERNELS.values():
-        why = refusal(implementation, call)
-        if why is not None:
-            raise ValueError(
-                f"implementation: got {implementation!r}, which can't compute this "
-                f"call: {why}; expected 'auto', 'dense' or 'blockwise' here"
-            )
-    if implementation in KERNELS.values():
-        return run_kernel(implementation, call)
-    if implementation == "blockwise":
-        check_fits(mask, q.shape[:-3], q.shape[-2], t, s)
-        report_blind(mask, q.shape[:-3], q.shape[-2], t, s)
-        return blockwise_attention(
-            q,
-            k,
-            v,
-            mask=call.mask,
-            bias=bias,
-            scale=_scale(scale, q.shape[-1]),
-            logit_cap=logit_cap,
-            block_size=block_size,
-        )
-    allowed = allowed_for(mask, q.shape[:-3], q.shape[-2], t, s)
-    weights = _weights(q, k, allowed, bias, scale, logit_cap)
-    return weighted_sum(weights, hide_keys(v, allowed)).astype(v.dtype)
+    check_fits(mask, q.shape[:-3], q.shape[-2], t, s)
+    attend = partial(_attend, implementation=implementation, block_size=block_size)
+    return over_mesh(attend, Call(q, k, v, as_mask(mask), bias, scale, logit_cap))
 
 
 @op()
@@ -158,6 +135,40 @@ def dot_product_logits(
     grouped = (q.astype(dtype) * _scale(scale, d)).reshape(*leading, t, g, h // g, d)
     logits = jnp.einsum("...tgrd,...sgd->...grts", grouped, k.astype(dtype))
     return logits.reshape(*leading, h, t, s)
+
+
+def _attend(
+    call: Call, *, implementation: str, block_size: int | None
+) -> Float[Array, "*b t h e"]:
+    """The call by the implementation that was asked for, or the best one."""
+    q, k, v, mask, bias, scale, logit_cap = call
+    if implementation == "auto":
+        implementation = _best(call, block_size)
+    elif implementation in KERNELS.values():
+        why = refusal(implementation, call)
+        if why is not None:
+            raise ValueError(
+                f"implementation: got {implementation!r}, which can't compute this "
+                f"call: {why}; expected 'auto', 'dense' or 'blockwise' here"
+            )
+    if implementation in KERNELS.values():
+        return run_kernel(implementation, call)
+    leading, (t, h, d) = q.shape[:-3], q.shape[-3:]
+    if implementation == "blockwise":
+        report_blind(mask, leading, h, t, k.shape[-3])
+        return blockwise_attention(
+            q,
+            k,
+            v,
+            mask=mask,
+            bias=bias,
+            scale=_scale(scale, d),
+            logit_cap=logit_cap,
+            block_size=block_size,
+        )
+    allowed = allowed_for(mask, leading, h, t, k.shape[-3])
+    weights = _weights(q, k, allowed, bias, scale, logit_cap)
+    return weighted_sum(weights, hide_keys(v, allowed)).astype(v.dtype)
 
 
 def _weights(q, k, allowed, bias, scale, logit_cap):

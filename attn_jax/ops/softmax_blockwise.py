@@ -7,7 +7,6 @@ weights again. Exponentials are to base 2, with log2(e) folded into the queries.
 are transposed, keys x rows, so that every product is a plain one.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +21,6 @@ from attn_jax.ops._blocks import (
     looks_back,
     per_example,
 )
-from attn_jax.ops._mesh import by_rows
 from attn_jax.ops._shapes import compute_dtype
 from attn_jax.ops.masks import Mask
 
@@ -59,8 +57,7 @@ def blockwise_attention(
     if block_size is None and max(t, s) <= SHORT:
         layout = layout._replace(slabs=_cut(t, s, t == s and looks_back(mask)))
     rules = per_example(mask, leading, grid)
-    attend = partial(_attend, layout)
-    out = by_rows(attend, len(q), Inputs(q, k, v, bias, factor, cap), rules)
+    out = _attend(layout, Inputs(q, k, v, bias, factor, cap), rules)
     return out.reshape(*leading, t, h, e)
 
 

@@ -3,6 +3,7 @@
 Orbax, TensorBoard and rich are imported where they are first used.
 """
 
+from attn_jax.train._layout import Placed, layout, layout_table
 from attn_jax.train.averaging import average_checkpoints
 from attn_jax.train.checkpoints import (
     Checkpointer,
@@ -26,6 +27,13 @@ from attn_jax.train.progress import (
 )
 from attn_jax.train.recorder import NonFiniteError
 from attn_jax.train.schedules import cosine_schedule, noam_schedule
+from attn_jax.train.sharding import (
+    init_on,
+    make_mesh,
+    parse_mesh,
+    shard_batch,
+    shardings,
+)
 from attn_jax.train.state import Skipped, TrainState, init_train_state
 from attn_jax.train.step import LossFn, StepMetrics, TrainStep, make_train_step
 
@@ -38,6 +46,7 @@ __all__ = [
     "LossFn",
     "MetricLogger",
     "NonFiniteError",
+    "Placed",
     "Progress",
     "ProgressBar",
     "ProgressLines",
@@ -53,12 +62,19 @@ __all__ = [
     "cross_entropy",
     "decay_mask",
     "fit",
+    "init_on",
     "init_train_state",
+    "layout",
+    "layout_table",
+    "make_mesh",
     "make_progress",
     "make_train_step",
     "mixture_of_logistics_log_likelihood",
     "noam_schedule",
+    "parse_mesh",
     "radam",
     "read_metrics",
     "sample_mixture_of_logistics",
+    "shard_batch",
+    "shardings",
 ]

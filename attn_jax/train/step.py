@@ -9,6 +9,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int32, Key, PyTree
 
 from attn_jax.train._checks import fail, integer
+from attn_jax.train.sharding import constrain
 from attn_jax.train.state import Skipped, TrainState
 from attn_jax.train.trained import join, split
 
@@ -92,7 +93,9 @@ def make_train_step(
             loss_fn, *split(state.params), batch, rng, accumulation
         )
         rate = _rate(schedule, state.step - state.skipped.total)
-        return _update(optimizer, state, loss, weight, grads, rate)
+        state, metrics = _update(optimizer, state, loss, weight, grads, rate)
+        # The next step finds the state where this one did.
+        return constrain(state), metrics
 
     return jax.jit(train_step, donate_argnums=0)
 
@@ -122,7 +125,7 @@ def _mean_gradient(
             lambda params: loss_fn(join(params, kept), batch, key), has_aux=True
         )
         (loss, weight), grads = value_and_grad(trained)
-        return _widen((loss, weight, grads))
+        return _widen((loss, weight, constrain(grads)))
 
     if accumulation == 1:
         loss, weight, grads = sums(0, batch)

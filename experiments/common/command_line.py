@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import tyro
 
 from experiments.common.errors import fail
+from experiments.common.mesh import HELP, split_mesh
 
 Config = TypeVar("Config")
 
@@ -21,7 +22,7 @@ def parse(
     purpose: str,
 ) -> Config:
     """The config that a command line asks for; its numbers are not checked yet."""
-    preset, fields = split(arguments, default)
+    preset, fields = split(split_mesh(arguments)[1], default)
     if preset not in presets:
         near = difflib.get_close_matches(preset, presets, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
@@ -31,7 +32,7 @@ def parse(
         fail("preset", repr(preset), f"one of {', '.join(presets)}", remedy)
     description = (
         f"{purpose} Presets: {', '.join(presets)}; one may come first, before the "
-        f"options. Defaults below are those of {preset!r}."
+        f"options. Defaults below are those of {preset!r}. {HELP}"
     )
     return tyro.cli(
         type(presets[preset]),

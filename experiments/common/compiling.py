@@ -4,6 +4,7 @@ import time
 from typing import Any, NamedTuple
 
 from attn_jax.train import TrainState, TrainStep
+from experiments.common.mesh import placed, placed_batch
 
 
 class StepCost(NamedTuple):
@@ -21,6 +22,7 @@ class StepCost(NamedTuple):
 
 def compile_step(train_step: TrainStep, state: TrainState, batch: Any) -> StepCost:
     """Compile the training step, which the first call then finds compiled."""
+    state, batch = placed(state), placed_batch(batch)
     begin = time.perf_counter()
     compiled: Any = train_step.lower(state, batch).compile()
     seconds = time.perf_counter() - begin

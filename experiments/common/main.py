@@ -14,6 +14,7 @@ from attn_jax.train import (
 from experiments.common import provenance
 from experiments.common.errors import UserError
 from experiments.common.interrupts import complain, sigterm_interrupts
+from experiments.common.mesh import on_mesh, split_mesh
 
 MISTAKES = (UserError, ValueError, TypeError, OSError, ImportError)
 # Numbers that are not finite, in training or in what a model writes, are the last.
@@ -67,6 +68,8 @@ def run_program(
     with sigterm_interrupts(), contextlib.ExitStack() as stack:
         try:
             try:
+                mesh, _ = split_mesh(arguments)
+                stack.enter_context(on_mesh(mesh))
                 plan = prepare(arguments)
                 stack.enter_context(plan.workdir.claim(plan.shared_config()))
             except MISTAKES as error:

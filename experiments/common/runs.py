@@ -16,6 +16,7 @@ from attn_jax.train import (
 )
 from experiments.common.errors import fail
 from experiments.common.live import Display
+from experiments.common.mesh import placed, placed_batch
 from experiments.common.workdir import Workdir
 
 Program = TypeVar("Program")
@@ -87,12 +88,13 @@ def train_run(
         RunLogger(workdir, model, seed) as logger,
         Checkpointer(workdir.checkpoints(name)) as checkpointer,
     ):
+        state = placed(state)
         if checkpointer.latest_step() is not None:
             state = checkpointer.restore(state)
         result = fit(
             state,
             train_step,
-            batch_at,
+            lambda step: placed_batch(batch_at(step)),
             num_steps=pace.steps,
             evaluate=evaluate,
             eval_every=pace.eval_every,

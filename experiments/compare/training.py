@@ -19,10 +19,12 @@ from attn_jax.train import (
     adamw,
     cosine_schedule,
     cross_entropy,
+    init_on,
     init_train_state,
     make_train_step,
 )
 from experiments.common.compiling import StepCost, compile_step
+from experiments.common.mesh import current, placed_batch
 from experiments.common.runs import seconds_of_training, train_run
 from experiments.common.workdir import Workdir
 from experiments.compare.config import CompareConfig
@@ -65,8 +67,11 @@ def build(row: Row, config: CompareConfig, text: Text) -> Program:
     optimizer = adamw(schedule, weight_decay=config.weight_decay)
 
     def init(seed: int) -> TrainState:
-        model = Decoder(row.decoder, rngs=nnx.Rngs(seed))
-        return init_train_state(nnx.state(model), optimizer, seed=seed)
+        def state() -> TrainState:
+            model = Decoder(row.decoder, rngs=nnx.Rngs(seed))
+            return init_train_state(nnx.state(model), optimizer, seed=seed)
+
+        return init_on(current(), state)
 
     def loss(params: PyTree, batch: Batch, rng: Any = None) -> Any:
         logits = nnx.merge(graph, params)(batch.tokens, rng=rng)
@@ -78,7 +83,11 @@ def build(row: Row, config: CompareConfig, text: Text) -> Program:
 
     def bits_per_byte(params: PyTree) -> float:
         losses, weights = zip(
-            *(sums(params, batch) for batch in text.validation_batches()), strict=True
+            *(
+                sums(params, placed_batch(batch, fill=True))
+                for batch in text.validation_batches()
+            ),
+            strict=True,
         )
         nats = math.fsum(map(float, losses)) / math.fsum(map(float, weights))
         return nats / math.log(2) / text.bytes_per_token

@@ -34,6 +34,7 @@ from attn_jax.train import (
     read_metrics,
 )
 from experiments.common.mechanisms import mechanism_named
+from experiments.common.mesh import placed, placed_batch
 from experiments.common.workdir import Workdir, read_json, write_json
 from experiments.translation.config import TranslationConfig, scheduled_steps
 from experiments.translation.corpus import Corpus
@@ -181,7 +182,8 @@ class Program:
         """
         begin = time.perf_counter()
         for rows, length in self.data.train.shapes:
-            self.train_step.lower(state, _zeros(rows, length)).compile()
+            batch = placed_batch(_zeros(rows, length), fill=True)
+            self.train_step.lower(state, batch).compile()
         return time.perf_counter() - begin
 
     def validation_loss(self, params: PyTree) -> float:
@@ -207,7 +209,7 @@ class Program:
 def train(program: Program, workdir: Workdir) -> Trained:
     """Train from where the run was left, and average its last checkpoints."""
     config = program.config
-    state = program.init()
+    state = placed(program.init())
     clock = Clock(workdir)
     with (
         MetricLogger(workdir.path, name=RUN) as logger,
@@ -228,7 +230,10 @@ def train(program: Program, workdir: Workdir) -> Trained:
         result = fit(
             state,
             program.train_step,
-            lambda step: program.data.train.batch(step, seed=config.seed),
+            # Rows of a bucket are as many as its tokens allow: some stay empty.
+            lambda step: placed_batch(
+                program.data.train.batch(step, seed=config.seed), fill=True
+            ),
             num_steps=config.steps,
             evaluate=evaluate,
             eval_every=config.eval_every,

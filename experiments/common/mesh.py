@@ -1,0 +1,56 @@
+"""The mesh of a run: --mesh data=2,fsdp=4, on the command line of any experiment.
+
+It says where arrays lie and changes no number beyond rounding, so it is no field of a
+config: a run may go on with another one.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+from jaxtyping import PyTree
+
+from attn_jax.train import make_mesh, shard_batch, shardings
+from experiments.common.errors import fail
+
+OPTION = "--mesh"
+HELP = f"{OPTION} data=2,fsdp=4 runs on 8 devices (docs/scaling.md)."
+
+
+def split_mesh(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The mesh that a command line asks for, None for none, and the other words."""
+    words, line = list(arguments), None
+    for i, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name != OPTION:
+            continue
+        if not equals and i + 1 == len(words):
+            remedy = f"write {OPTION} data=2,fsdp=4"
+            fail("mesh", "no value", "axes and numbers of devices", remedy)
+        line = value if equals else words[i + 1]
+        return line, words[:i] + words[i + (1 if equals else 2) :]
+    return line, words
+
+
+def on_mesh(line: str | None) -> contextlib.AbstractContextManager[Any]:
+    """Everything inside computes on the mesh; None is one device, as ever."""
+    return contextlib.nullcontext() if line is None else jax.set_mesh(make_mesh(line))
+
+
+def current() -> Mesh | None:
+    """The mesh that is set."""
+    mesh = jax.sharding.get_mesh()
+    return None if mesh.empty else mesh
+
+
+def placed(state: PyTree) -> PyTree:
+    """A state on the mesh that is set, or as it is."""
+    mesh = current()
+    return state if mesh is None else jax.device_put(state, shardings(state, mesh))
+
+
+def placed_batch(batch: PyTree, *, fill: bool = False) -> PyTree:
+    """A batch likewise; fill: as in `shard_batch`, for evaluation."""
+    return shard_batch(batch, current(), fill=fill)

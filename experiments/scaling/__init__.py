@@ -1,0 +1,1 @@
+"""What a mesh costs and changes: loss curves, and steps compiled for many devices."""
