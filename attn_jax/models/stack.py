@@ -17,6 +17,11 @@ from attn_jax.nn.core import take_rows
 from attn_jax.ops._mesh import in_rows
 from attn_jax.ops.masks import Mask
 
+# What is kept of a block that is recomputed; nothing where there is no entry.
+POLICIES: dict[Any, Any] = {
+    "products": jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+}
+
 
 class Layer(NamedTuple):
     """A block, the tokens that come into it, and what it is told of them."""
@@ -176,13 +181,15 @@ def _tie(blocks: Any) -> None:
                 setattr(holder, path[-1], variable)
 
 
-def _layer(graph: Any, around: dict[str, Any], remat: bool) -> Any:
+def _layer(graph: Any, around: dict[str, Any], remat: bool | str) -> Any:
     """(parameters, x, rng) -> the block's output, recomputed backwards where asked."""
 
     def run(parts: tuple[Any, ...], x: Array, rng: Any) -> Array:
         return nnx.merge(graph, *parts)(in_rows(x), **around, rng=rng)
 
-    return jax.checkpoint(run) if remat else run
+    if remat in (False, "none"):
+        return run
+    return jax.checkpoint(run, policy=POLICIES.get(remat))
 
 
 # A scan called eagerly is compiled at every call, since its body is a new function each
@@ -196,7 +203,7 @@ def _scan(
     around: dict[str, Any],
     rngs: Any,
     *,
-    remat: bool,
+    remat: bool | str,
 ) -> Any:
     run = _layer(graph, around, remat)
 

@@ -22,6 +22,7 @@ CHOICES = {
     "norm": ("layer", "rms"),
     "norm_placement": ("pre", "post"),
     "activation": ("gelu", "gelu_exact", "relu"),
+    "remat": (False, True, "none", "block", "products"),
 }
 
 
@@ -67,7 +68,9 @@ class StackConfig:
       final_norm: a norm after the last block; None has one for pre-norm alone.
       activation: of the feed-forward layers; "gelu" is approximated by a tanh.
       scan_layers: one compiled block, scanned over stacked parameters; False unrolls.
-      remat: recomputes each block in the backward pass, to save memory.
+      remat: what the backward pass computes again, to save memory: "none", "block" for
+        all of each block, or "products" for all but its products of matrices with
+        parameters. False is "none", True is "block".
       dtype, param_dtype: of computation and of parameters.
     """
 
@@ -100,7 +103,7 @@ class StackConfig:
     final_norm: bool | None = None
     activation: str = "gelu"
     scan_layers: bool = True
-    remat: bool = False
+    remat: bool | str = False
     dtype: Any = jnp.float32
     param_dtype: Any = jnp.float32
 

@@ -44,6 +44,10 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "value/bias": ("kv_heads", "head_dim"),
     "output/kernel": ("heads", "head_dim", "embed"),
     "output/bias": ("features",),
+    "output_gate/kernel": ("embed", "heads", "head_dim"),
+    "output_gate/bias": ("heads", "head_dim"),
+    "exclusive_gate": ("heads",),
+    "first_share": (),
     # Softmax, linear and LSH attention.
     "query/kernel": ("embed", "heads", "head_dim"),
     "query/bias": ("heads", "head_dim"),
@@ -60,6 +64,10 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "w2": ("heads", "hidden", "columns"),
     "b2": ("heads", "columns"),
     "alpha": ("heads", "members"),
+    # Partial attention.
+    "reconstruction": ("heads", "queries", "keys", "rank"),
+    "offset": ("heads", "queries", "keys"),
+    "mean": ("heads", "queries", "rank"),
     # The feed-forward layer.
     "up/kernel": ("embed", "mlp"),
     "up/bias": ("mlp",),

@@ -19,18 +19,16 @@ IDS = jnp.arange(T)[None, :] // jnp.array([[7], [24]])
 SOME = jax.random.bernoulli(jax.random.key(9), 0.3, (B, H, T, T))
 CAUSAL = masks.causal()
 
+PACKED = masks.segments(IDS) & masks.padding(LEFT, LEFT)
+RULES = PACKED & masks.window(5, 5) & masks.prefix(jnp.array([3, 15]))
+
+# name: op, mask, whether devices share tokens
 CASES = {
-    "softmax": (softmax_attention, CAUSAL & masks.padding(LEFT, LEFT), {}),
-    "softmax-window": (softmax_attention, CAUSAL & masks.window(5), {}),
-    "softmax-segments": (
-        softmax_attention,
-        masks.segments(IDS) & masks.prefix(jnp.array([3, 15])),
-        {"logit_cap": 2.0},
-    ),
-    "softmax-dense": (softmax_attention, masks.dense(SOME), {}),
-    "linear-causal": (linear_attention, CAUSAL & masks.padding(LEFT, LEFT), {}),
-    "linear-full": (linear_attention, masks.padding(REAL, REAL), {"eps": 1e-3}),
-    "linear-segments": (linear_attention, CAUSAL & masks.segments(IDS), {}),
+    "softmax": (softmax_attention, CAUSAL & masks.padding(LEFT, LEFT), True),
+    "softmax-rules": (softmax_attention, RULES & masks.dense(SOME), True),
+    "linear-causal": (linear_attention, CAUSAL & masks.padding(LEFT, LEFT), True),
+    "linear-full": (linear_attention, masks.padding(REAL, REAL), True),
+    "linear-segments": (linear_attention, CAUSAL & PACKED, False),
 }
 
 
@@ -58,8 +56,8 @@ def mesh_of(**axes):
 
 @pytest.mark.parametrize("name", CASES)
 def test_shared_tokens_and_heads_give_the_same(name):
-    op, mask, options = CASES[name]
-    arrays = inputs()
+    op, mask, shared_tokens = CASES[name]
+    arrays, options = inputs(), {}
     if name == "softmax":
         arrays = (*arrays, normal(3, 1, H, T, T))
         options = {"implementation": "blockwise", "block_size": 4}
@@ -74,19 +72,18 @@ def test_shared_tokens_and_heads_give_the_same(name):
         got = run(mask, *shared)
     for i, (left, right) in enumerate(zip(got, want, strict=True)):
         assert_close(np.asarray(left), np.asarray(right), 1e-5, f"{name} {i}")
-    if "segments" not in name or "softmax" in name:
+    if shared_tokens:
         assert got[0].sharding.is_equivalent_to(place, 4), "tokens were gathered"
 
 
-@pytest.mark.parametrize("mask", [CAUSAL, masks.full()], ids=["causal", "full"])
-def test_linear_attention_exchanges_one_state_a_device(mask):
+def test_linear_attention_exchanges_one_state_a_device():
     """Forward one all-gather of sums, backward one reduction of their gradients."""
     mesh = mesh_of(sequence=4)
     place = NamedSharding(mesh, PartitionSpec(None, "sequence"))
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place) for x in inputs()]
 
     def run(*arrays):
-        return output_and_gradients(linear_attention, mask, {}, *arrays)
+        return output_and_gradients(linear_attention, CAUSAL, {}, *arrays)
 
     with jax.set_mesh(mesh):
         text = jax.jit(run).lower(*shapes).compile().as_text()

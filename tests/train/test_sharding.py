@@ -1,4 +1,4 @@
-"""Where parameters, optimizer state and batches lie, and what doesn't fit is refused."""
+"""Where parameters, optimizer state and batches lie; what doesn't fit is refused."""
 
 import re
 

@@ -1,0 +1,69 @@
+"""Compiles the step for every mesh, writes results.json, draws and shows it."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+from experiments.common import provenance
+from experiments.common.main import run_program
+from experiments.common.workdir import Workdir, write_json
+from experiments.scaling import plot, table
+from experiments.scaling.command_line import PROGRAM, parse
+from experiments.scaling.config import NOT_SHARED, ScalingConfig
+from experiments.scaling.lowering import measure, most_devices
+
+
+class Plan(NamedTuple):
+    """All that is known before anything is computed."""
+
+    config: ScalingConfig
+    origin: dict[str, Any]
+    workdir: Workdir
+
+    def shared_config(self) -> dict[str, Any]:
+        """What all commands in the work directory have in common."""
+        return self.config.shared()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the experiment and return the exit code, as `run_program` says."""
+    return run_program(PROGRAM, arguments, prepare, run)
+
+
+def prepare(arguments: Sequence[str]) -> Plan:
+    """Everything that can be wrong, looked at before anything is computed."""
+    config = parse(arguments)
+    simulate(most_devices(config))
+    workdir = Workdir(config.directory(), NOT_SHARED)
+    workdir.check(config.shared())
+    return Plan(config, provenance.origin(PROGRAM, arguments), workdir)
+
+
+def simulate(devices: int) -> None:
+    """So many devices of a CPU, unless there are as many already."""
+    if jax.config.jax_num_cpu_devices < devices:  # pyright: ignore
+        jax.config.update("jax_platforms", "cpu")
+        jax.config.update("jax_num_cpu_devices", devices)
+
+
+def run(plan: Plan) -> None:
+    """Compile for every mesh, then write and show the results."""
+    config, workdir = plan.config, plan.workdir
+    begin, rows = time.perf_counter(), []
+    for line in config.meshes:
+        rows.append(measure(config, line))
+        print(f"{line}: compiled in {rows[-1]['compile_seconds']} s", flush=True)
+    results = {
+        "experiment": "scaling",
+        "preset": config.preset,
+        **plan.origin,
+        "config": {**config.shared(), "seeds": [0]},
+        "seconds": round(time.perf_counter() - begin, 1),
+        "rows": rows,
+    }
+    write_json(workdir.results, results)
+    plot.draw(results, workdir.figures)
+    table.show(results)
+    print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")
