@@ -863,6 +863,35 @@ MUTATIONS = (
         "        s = jnp.asarray(count, jnp.float32)\n",
         ("tests/train/test_schedules.py::test_noam_has_the_rates_of_the_paper",),
     ),
+    Mutation(
+        "a device's own keys counted among the earlier ones",
+        "attn_jax/ops/_linear_mesh.py",
+        "    earlier = jnp.arange(len(some)) < jax.lax.axis_index(TOKENS)\n",
+        "    earlier = jnp.arange(len(some)) <= jax.lax.axis_index(TOKENS)\n",
+        (
+            "tests/ops/test_mesh.py"
+            "::test_shared_tokens_and_heads_give_the_same[linear-causal]",
+        ),
+    ),
+    Mutation(
+        "queries of every device at position 0",
+        "attn_jax/ops/_mesh.py",
+        "    return jax.lax.axis_index(TOKENS) * length\n",
+        "    return 0 * jax.lax.axis_index(TOKENS) * length\n",
+        (
+            "tests/ops/test_mesh.py::test_shared_tokens_and_heads_give_the_same[softmax]",
+        ),
+    ),
+    Mutation(
+        "a state that a step lays out anew",
+        "attn_jax/train/step.py",
+        "        return constrain(state), metrics\n",
+        "        return jax.tree.map(lambda x: x, state), metrics\n",
+        (
+            "tests/train/test_sharding.py"
+            "::test_a_device_holds_the_bytes_that_the_table_says",
+        ),
+    ),
 )
 
 # What every run of the suite plants: quick ones, of two kinds of fault.

@@ -143,13 +143,13 @@ def shard_batch(batch: PyTree, mesh: Mesh | None, *, fill: bool = False) -> PyTr
     """
     if mesh is None:
         return batch
-    pieces = rows_over(mesh.shape) // math.gcd(rows_over(mesh.shape), _hosts())
+    pieces = _pieces_here(mesh.shape)
     if fill:
         batch = pad_rows(batch, pieces)
     names, (leaves, structure) = leaf_names(batch), jax.tree.flatten(batch)
     placed = []
     for name, x in zip(names, leaves, strict=True):
-        x = np.asarray(x) if not isinstance(x, jax.Array) else x
+        x = np.asarray(x)
         label = "/".join(("batch", *name))
         if x.ndim == 0 or x.shape[0] % pieces:
             _refuse_rows(label, x.shape, mesh.shape, pieces)
@@ -189,6 +189,19 @@ def pad_rows(batch: PyTree, multiple: int) -> PyTree:
         return np.pad(np.asarray(x), [(0, missing)] + [(0, 0)] * (np.ndim(x) - 1))
 
     return jax.tree.map(pad, batch)
+
+
+def _pieces_here(mesh: Mapping[str, int]) -> int:
+    """Of the rows of a batch, how many pieces this host has."""
+    pieces, hosts = rows_over(mesh), _hosts()
+    if pieces % hosts:
+        fail(
+            "mesh",
+            f"data={mesh['data']}, fsdp={mesh['fsdp']} on {hosts} hosts",
+            f"data x fsdp to be a multiple of {hosts}: each host has rows of its own",
+            "put tensor and sequence inside a host",
+        )
+    return pieces // hosts
 
 
 def _hosts() -> int:
