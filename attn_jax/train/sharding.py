@@ -121,11 +121,16 @@ def init_on(mesh: Mesh | None, init: Callable[..., PyTree], *args: Any) -> PyTre
 
 def constrain(tree: PyTree) -> PyTree:
     """Under jit: the tree, laid out as `specs` says on the mesh that is set, if any."""
-    mesh = jax.sharding.get_abstract_mesh()
-    ours = {name: mesh.shape[name] for name in AXES if name in mesh.auto_axes}
-    if math.prod(ours.values()) == 1:
+    mesh = axes_here()
+    if math.prod(mesh.values()) == 1:
         return tree
-    return jax.tree.map(jax.lax.with_sharding_constraint, tree, specs(tree, ours))
+    return jax.tree.map(jax.lax.with_sharding_constraint, tree, specs(tree, mesh))
+
+
+def axes_here() -> dict[str, int]:
+    """Under jit: the devices along our axes of the mesh that is set, if any."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return {name: mesh.shape[name] for name in AXES if name in mesh.auto_axes}
 
 
 def shard_batch(batch: PyTree, mesh: Mesh | None, *, fill: bool = False) -> PyTree:

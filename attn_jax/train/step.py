@@ -9,7 +9,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int32, Key, PyTree
 
 from attn_jax.train._checks import fail, integer
-from attn_jax.train.sharding import constrain
+from attn_jax.train.sharding import axes_here, constrain, rows_over
 from attn_jax.train.state import Skipped, TrainState
 from attn_jax.train.trained import join, split
 
@@ -146,6 +146,7 @@ def _mean_gradient(
 
 def _split(batch: PyTree, accumulation: int) -> PyTree:
     """Every array b ... of the batch as accumulation, b / accumulation, ...."""
+    pieces = rows_over(axes_here())
 
     def split(path: Any, x: Any) -> Array:
         x = jnp.asarray(x)
@@ -156,7 +157,16 @@ def _split(batch: PyTree, accumulation: int) -> PyTree:
                 "a leading axis that accumulation divides",
                 "change the batch size or the number of micro-batches",
             )
-        x = x.reshape(x.shape[0] // accumulation, accumulation, *x.shape[1:])
+        rows = x.shape[0] // accumulation
+        if rows % pieces:
+            fail(
+                f"batch{jax.tree_util.keystr(path)}",
+                f"shape {x.shape} with accumulation = {accumulation}, micro-batches of "
+                f"{rows} rows",
+                f"rows that data x fsdp = {pieces} devices divide",
+                "change the batch size, the number of micro-batches or the mesh",
+            )
+        x = x.reshape(rows, accumulation, *x.shape[1:])
         return jnp.swapaxes(x, 0, 1)
 
     return jax.tree_util.tree_map_with_path(split, batch)

@@ -152,5 +152,10 @@ def test_what_a_mesh_does_not_divide_names_axis_and_numbers():
     message = r"batch/tokens: got shape \(6, 6\) .*data=2, fsdp=2; .* data x fsdp = 4"
     with pytest.raises(ValueError, match=message):
         shard_batch(ones(6), make_mesh("data=2,fsdp=2"))
+    mesh = make_mesh("data=4")
+    step = make_train_step(lambda *_: (1.0, 1.0), adamw(1e-3), accumulation=2)
+    message = r"micro-batches of 2 rows; expected rows that data x fsdp = 4 devices"
+    with jax.set_mesh(mesh), pytest.raises(ValueError, match=message):
+        jax.eval_shape(step, jax.eval_shape(state_of(config)), ones(4))
     with pytest.raises(ValueError, match=r"batch/tokens: got 5 tokens .*sequence=2"):
         shard_batch(ones(4, 5), make_mesh("sequence=2"))
