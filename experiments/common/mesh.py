@@ -5,14 +5,21 @@ config: a run may go on with another one.
 """
 
 import contextlib
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 from jax.sharding import Mesh
 from jaxtyping import PyTree
 
-from attn_jax.train import make_mesh, shard_batch, shardings
+from attn_jax.train import (
+    init_on,
+    layout_table,
+    make_mesh,
+    shard_batch,
+    shardings,
+)
 from experiments.common.errors import fail
 
 OPTION = "--mesh"
@@ -45,10 +52,28 @@ def current() -> Mesh | None:
     return None if mesh.empty else mesh
 
 
+def initial(init: Callable[[], PyTree]) -> PyTree:
+    """init(), on the mesh that is set, after a table of what will lie where."""
+    mesh = current()
+    if mesh is None:
+        return init()
+    show_layout(layout_table(jax.eval_shape(init), mesh.shape))
+    return init_on(mesh, init)
+
+
 def placed(state: PyTree) -> PyTree:
     """A state on the mesh that is set, or as it is."""
     mesh = current()
-    return state if mesh is None else jax.device_put(state, shardings(state, mesh))
+    if mesh is None:
+        return state
+    show_layout(layout_table(state, mesh.shape))
+    return jax.device_put(state, shardings(state, mesh))
+
+
+@functools.cache
+def show_layout(table: str) -> None:
+    """Print a table, the first time that it comes."""
+    print(f"\n{table}\n", flush=True)
 
 
 def placed_batch(batch: PyTree, *, fill: bool = False) -> PyTree:

@@ -19,12 +19,11 @@ from attn_jax.train import (
     adamw,
     cosine_schedule,
     cross_entropy,
-    init_on,
     init_train_state,
     make_train_step,
 )
 from experiments.common.compiling import StepCost, compile_step
-from experiments.common.mesh import current, placed_batch
+from experiments.common.mesh import initial, placed_batch
 from experiments.common.runs import seconds_of_training, train_run
 from experiments.common.workdir import Workdir
 from experiments.compare.config import CompareConfig
@@ -71,7 +70,7 @@ def build(row: Row, config: CompareConfig, text: Text) -> Program:
             model = Decoder(row.decoder, rngs=nnx.Rngs(seed))
             return init_train_state(nnx.state(model), optimizer, seed=seed)
 
-        return init_on(current(), state)
+        return initial(state)
 
     def loss(params: PyTree, batch: Batch, rng: Any = None) -> Any:
         logits = nnx.merge(graph, params)(batch.tokens, rng=rng)

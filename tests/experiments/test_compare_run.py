@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -217,3 +218,21 @@ def test_fewer_steps_than_are_done_are_refused(whole, compare, book):
     assert refused.code == 2
     assert "--steps: got 5" in refused.err
     assert "at least 6" in refused.err
+
+
+def test_a_run_goes_on_on_a_mesh(whole, compare, book, tmp_path):
+    """From the checkpoint of one device; the table of what lies where comes first."""
+    shutil.copytree(whole[0], tmp_path / "run")
+    words = options(book, tmp_path / "run", STEPS + 1)
+    words[words.index(",".join(MODELS))] = MODELS[1]
+    outcome = compare(*words, "--mesh", "data=2,fsdp=2")
+    assert outcome.code == 0, outcome.err
+    table = outcome.out.index("bytes on each of the devices of data=2, fsdp=2")
+    assert table < outcome.out.index("bits per byte")
+    results = load(tmp_path / "run")
+    assert "--mesh data=2,fsdp=2" in results["command"]
+    mine = [line for line in losses(tmp_path / "run") if line[0] == MODELS[1]]
+    assert [step for _, step, _ in mine] == [2, 4, 6, 7]
+    outcome = compare(*words, "--mesh", "rows=2")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "mesh: got 'rows=2'" in outcome.err
