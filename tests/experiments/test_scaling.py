@@ -40,13 +40,16 @@ def test_collectives_in_loops_count_as_often_as_they_run():
 
 def test_a_curve_on_a_mesh_is_that_of_one_device():
     """A short form of `python -m experiments.scaling.curves`."""
-    meshes = ("fsdp=2,tensor=2", "data=2,sequence=2")
-    config = CurvesConfig(
-        mechanisms=("mixture",), meshes=meshes, long=(), steps=3, length=16
+    (line,) = compare(
+        CurvesConfig(
+            mechanisms=("factorized_random",),
+            meshes=("fsdp=2,sequence=2",),
+            long=(),
+            steps=3,
+            length=16,
+        )
     )
-    lines = compare(config)
-    assert [line["mesh"] for line in lines] == list(meshes)
-    assert all(line["held"] for line in lines), lines
+    assert line["held"], line
 
 
 def test_a_step_is_compiled_and_its_bytes_are_those_of_the_layout(tmp_path):
