@@ -5,10 +5,9 @@ partitions the training step for that many and says how much memory each of them
 nothing runs. From the compiled program come the collectives of a step and their bytes,
 and with the published rates of accelerators the time that a step can't be faster than.
 
-The model and the recipe are those of Zhai 2026, table 1, but for the norm behind the
-embeddings: 32 layers of width 2,560, 24 heads of 128, 256 sequences of 2,048 tokens a
-step, blocks recomputed in the backward pass, computed in bfloat16 with parameters in
-float32.
+The model and the recipe are those of Zhai 2026, table 1: 32 layers of width 2,560, 24
+heads of 128, 256 sequences of 2,048 tokens a step; blocks are recomputed in the
+backward pass, and parameters in float32 computed with in bfloat16.
 
 Command.     python -m experiments.scaling
 Hardware.    one core of a CPU, 6 GB of memory
@@ -29,8 +28,9 @@ from typing import Annotated, Any
 import jax.numpy as jnp
 import tyro
 
-from attn_jax.models import DecoderConfig
+from attn_jax.models import DecoderConfig, presets
 
+PAPER: Any = presets["xsa-2.7b"]
 # What may differ between two commands in one work directory.
 NOT_SHARED = ("preset", "meshes", "workdir")
 
@@ -80,15 +80,14 @@ class ScalingConfig:
 
     def decoder(self) -> DecoderConfig:
         """The model."""
-        return DecoderConfig(
+        return replace(
+            PAPER,
             vocab_size=self.vocab_size,
             max_length=self.length,
             num_layers=self.num_layers,
             d_model=self.d_model,
             num_heads=self.num_heads,
             head_dim=self.head_dim,
-            exclusive=True,
-            activation="gelu_exact",
             remat=self.remat,
             dtype=jnp.bfloat16,
         )

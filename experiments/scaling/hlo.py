@@ -106,14 +106,27 @@ def _walk(
 
 
 def _group(line: str) -> int:
-    """How many devices take part: {{0,1},{2,3}} or [groups,devices]<=[...]."""
+    """How many devices take part, in one of the ways in which XLA writes groups.
+
+    {{0,1},{2,3}}; [groups,devices]<=[...]; mesh['a'=2,'b'=4] {'b'}, where 'b':(1)2 is a
+    part of an axis.
+    """
     listed = re.search(r"replica_groups=\{\{([\d,]*)\}", line)
     if listed:
         return len(listed[1].split(","))
-    counted = re.search(r"replica_groups=\[(\d+),(\d+)\]", line)
+    counted = re.search(r"replica_groups=\[\d+,(\d+)\]", line)
     if counted:
-        return int(counted[2])
-    return 2 if "source_target_pairs" in line else 1
+        return int(counted[1])
+    named = re.search(r"replica_groups=mesh\[(.*?)\] \{(.*?)\}", line)
+    if named:
+        sizes = dict(re.findall(r"'([^']+)'=(\d+)", named[1]))
+        parts = re.findall(r"'([^']+)'(?::\(\d+\)(\d+))?", named[2])
+        return math.prod(int(part or sizes[axis]) for axis, part in parts)
+    if "source_target_pairs" in line:
+        return 2
+    raise ValueError(
+        f"groups of devices that are written in another way: {line.strip()}"
+    )
 
 
 def _size(result: str) -> int:

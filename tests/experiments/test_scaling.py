@@ -24,6 +24,7 @@ HloModule jit_step, is_scheduled=true
 ENTRY %main (a: f32[2,4]) -> f32[8,4] {
   %w = (s32[], f32[8,4]) while(%a), condition=%c, body=%outer, backend_config={"known_trip_count":{"n":"5"}}
   %r = (f32[4]{0}, bf16[6]{0}) all-reduce(%w, %a), replica_groups={{0,1},{2,3}}, to_apply=%sum
+  %n = f32[2]{0} reduce-scatter(%a), replica_groups=mesh['a'=2,'b'=8] {'a','b':(1)4}, to_apply=%sum
   ROOT %f = f32[8,4]{1,0} fusion(%w), kind=kLoop, calls=%nothing
 }
 """  # noqa: E501
@@ -34,8 +35,9 @@ def test_collectives_in_loops_count_as_often_as_they_run():
     assert found == [
         Collective("all-gather", 4, 15, 8 * 4 * 4),
         Collective("all-reduce", 2, 1, 4 * 4 + 6 * 2),
+        Collective("reduce-scatter", 8, 1, 2 * 4),
     ]
-    assert [each.wire_bytes() for each in found] == [15 * 128 * 3 / 4, 28]
+    assert [each.wire_bytes() for each in found] == [15 * 128 * 3 / 4, 28, 7 * 8]
 
 
 def test_a_curve_on_a_mesh_is_that_of_one_device():

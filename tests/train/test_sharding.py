@@ -62,10 +62,13 @@ def test_every_parameter_of_every_mechanism_has_logical_axes(name):
 
 def test_the_parameters_of_other_models_have_logical_axes():
     heads = {"pooling": "first", "num_classes": 3, "masked_lm": True, "num_types": 2}
+    gates = {"exclusive": True, "exclusive_gate": "tanh"}
+    gates |= {"output_gate": True, "value_residual": True, "embedding_norm": True}
     models = (
         (Encoder, EncoderConfig(**SIZES, **heads)),
         (EncoderDecoder, EncoderDecoderConfig(**SIZES)),
         (Decoder, DecoderConfig(tie_embeddings=False, scan_layers=False, **SIZES)),
+        (Decoder, DecoderConfig(**SIZES, **gates)),
     )
     for build, config in models:
         placed = layout(shapes_of(build, config), parse_mesh("data=2"))
