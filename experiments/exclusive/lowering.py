@@ -5,11 +5,10 @@ r"""The paper's training step, compiled for a cluster that isn't there.
 
 A process of its own stands in for hosts x devices accelerators: XLA partitions the step
 for that many, says how much memory each of them needs, and nothing runs. Parameters and
-optimizer state lie in pieces over all devices, each along its longest axis that divides
-evenly; the batch lies in rows, also between blocks. Blocks are recomputed in the
-backward pass, and micro-batches are taken one after the other, since the logits of one
-sequence are 0.4 GB. Bytes are those of XLA's CPU program: the kernels of an accelerator
-keep less of attention.
+optimizer state lie in pieces over all devices, the batch in rows (docs/scaling.md).
+Blocks are recomputed in the backward pass, and micro-batches are taken one after the
+other, since the logits of one sequence are 0.4 GB. Bytes are those of XLA's CPU
+program: the kernels of an accelerator keep less of attention.
 """
 
 import json
@@ -22,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import tyro
 from flax import nnx
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from attn_jax.data import Batch
 from attn_jax.models import Decoder, DecoderConfig, presets
@@ -31,10 +30,12 @@ from attn_jax.train import (
     cosine_schedule,
     cross_entropy,
     init_train_state,
+    make_mesh,
     make_train_step,
+    shardings,
 )
+from attn_jax.train.sharding import ROWS
 
-AXES = ("data", "fsdp")  # hosts, and the devices of a host
 # Peak learning rates of the paper's table 1; 3e-4 is GPT-2's habit elsewhere.
 RATES = {"xsa-0.7b": 5e-4, "xsa-1.4b": 4e-4, "xsa-2.7b": 3e-4}
 
@@ -71,8 +72,7 @@ class LoweringConfig:
 
 def lower(config: LoweringConfig) -> dict[str, Any]:
     """Compile the step, and what each device needs for it, in bytes."""
-    shape = (config.hosts, config.devices)
-    mesh = jax.make_mesh(shape, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    mesh = make_mesh(f"fsdp={config.hosts * config.devices}")
     model = decoder_of(config)
     schedule = cosine_schedule(
         RATES.get(config.preset.removesuffix("-baseline"), 3e-4),
@@ -95,7 +95,9 @@ def lower(config: LoweringConfig) -> dict[str, Any]:
     )
     begin = time.perf_counter()
     with jax.set_mesh(mesh):
-        lowered = train_step.lower(in_pieces(state, mesh), in_rows(batch, mesh))
+        rows = jax.tree.map(lambda _: NamedSharding(mesh, PartitionSpec(ROWS)), batch)
+        placed = _placed(state, shardings(state, mesh)), _placed(batch, rows)
+        lowered = train_step.lower(*placed)
         compiled = lowered.compile()
     stats = compiled.memory_analysis()
     arguments, temporary = stats.argument_size_in_bytes, stats.temp_size_in_bytes
@@ -130,25 +132,10 @@ def decoder_of(config: LoweringConfig) -> DecoderConfig:
     )
 
 
-def in_pieces(tree: Any, mesh: Mesh) -> Any:
-    """Shapes, each cut along its longest axis that the number of devices divides."""
-
-    def cut(x: Any) -> Any:
-        even = [axis for axis, n in enumerate(x.shape) if n % mesh.size == 0]
-        longest = max(even, key=lambda axis: x.shape[axis], default=None)
-        spec = [AXES if axis == longest else None for axis in range(len(x.shape))]
-        return _placed(x, mesh, PartitionSpec(*spec))
-
-    return jax.tree.map(cut, tree)
-
-
-def in_rows(tree: Any, mesh: Mesh) -> Any:
-    """Shapes, each cut along its first axis."""
-    return jax.tree.map(lambda x: _placed(x, mesh, PartitionSpec(AXES)), tree)
-
-
-def _placed(x: Any, mesh: Mesh, spec: PartitionSpec) -> Any:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=NamedSharding(mesh, spec))
+def _placed(tree: Any, places: Any) -> Any:
+    return jax.tree.map(
+        lambda x, at: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=at), tree, places
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
