@@ -7,6 +7,7 @@ then stand at an offset, and tiles that its mask rules out are not visited there
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float
@@ -39,8 +40,8 @@ def over_mesh(
             call = call._replace(k=k, v=v)
         return attend(call)
 
-    queries = ours.spec(call.q.shape, "tokens", "heads", "", b=b)
-    keys = ours.spec(call.v.shape, "tokens" if keys_too else "", "heads", "", b=b)
+    queries: Any = ours.spec(call.q.shape, "tokens", "heads", "", b=b)
+    keys: Any = ours.spec(call.v.shape, "tokens" if keys_too else "", "heads", "", b=b)
     bias = None
     if call.bias is not None:
         bias = ours.spec(call.bias.shape, "heads", "tokens", "", b=b)
