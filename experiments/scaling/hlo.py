@@ -109,7 +109,7 @@ def _group(line: str) -> int:
     """How many devices take part, in one of the ways in which XLA writes groups.
 
     {{0,1},{2,3}}; [groups,devices]<=[...]; mesh['a'=2,'b'=4] {'b'}, where 'b':(1)2 is a
-    part of an axis.
+    part of an axis and an order of devices may stand between.
     """
     listed = re.search(r"replica_groups=\{\{([\d,]*)\}", line)
     if listed:
@@ -117,7 +117,7 @@ def _group(line: str) -> int:
     counted = re.search(r"replica_groups=\[\d+,(\d+)\]", line)
     if counted:
         return int(counted[1])
-    named = re.search(r"replica_groups=mesh\[(.*?)\] \{(.*?)\}", line)
+    named = re.search(r"replica_groups=mesh\[(.*?)\].*? \{('.*?)\}", line)
     if named:
         sizes = dict(re.findall(r"'([^']+)'=(\d+)", named[1]))
         parts = re.findall(r"'([^']+)'(?::\(\d+\)(\d+))?", named[2])

@@ -24,7 +24,7 @@ HloModule jit_step, is_scheduled=true
 ENTRY %main (a: f32[2,4]) -> f32[8,4] {
   %w = (s32[], f32[8,4]) while(%a), condition=%c, body=%outer, backend_config={"known_trip_count":{"n":"5"}}
   %r = (f32[4]{0}, bf16[6]{0}) all-reduce(%w, %a), replica_groups={{0,1},{2,3}}, to_apply=%sum
-  %n = f32[2]{0} reduce-scatter(%a), replica_groups=mesh['a'=2,'b'=8] {'a','b':(1)4}, to_apply=%sum
+  %n = f32[2]{0} reduce-scatter(%a), replica_groups=mesh['a'=2,'b'=8], device_ids=([8,2]T(1,0)) {'a','b':(1)4}, to_apply=%sum
   ROOT %f = f32[8,4]{1,0} fusion(%w), kind=kLoop, calls=%nothing
 }
 """  # noqa: E501
