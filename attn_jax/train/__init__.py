@@ -5,11 +5,7 @@ Orbax, TensorBoard and rich are imported where they are first used.
 
 from attn_jax.train._layout import Placed, layout, layout_table
 from attn_jax.train.averaging import average_checkpoints
-from attn_jax.train.checkpoints import (
-    Checkpointer,
-    CheckpointReadError,
-    CheckpointWriteError,
-)
+from attn_jax.train.checkpoints import Checkpointer
 from attn_jax.train.filing import CheckpointMismatchError
 from attn_jax.train.logistics import (
     mixture_of_logistics_log_likelihood,
@@ -36,6 +32,7 @@ from attn_jax.train.sharding import (
 )
 from attn_jax.train.state import Skipped, TrainState, init_train_state
 from attn_jax.train.step import LossFn, StepMetrics, TrainStep, make_train_step
+from attn_jax.train.storage import CheckpointReadError, CheckpointWriteError
 
 __all__ = [
     "CheckpointMismatchError",

@@ -2,43 +2,35 @@
 
 import contextlib
 import os
-import shutil
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
 from jaxtyping import PyTree
 
 from attn_jax.train._checks import fail, integer
-from attn_jax.train.filing import abstract, array, compare, nested, restored
+from attn_jax.train.filing import (
+    abstract,
+    array,
+    compare,
+    compare_configs,
+    nested,
+    restored,
+)
+from attn_jax.train.keeping import Score, check_best, kept_steps, scored
+from attn_jax.train.storage import (
+    CheckpointReadError,
+    CheckpointWriteError,
+    changed_files,
+    discard,
+    empty_trash,
+    make_directory,
+    open_manager,
+)
 
 _ITEM = "state"
+_CONFIG = "config"
 _PARAMS = "params"  # the field of a `TrainState`
-_TRASH = ".deleted"
-
-
-class CheckpointWriteError(RuntimeError):
-    """A checkpoint could not be written."""
-
-
-class CheckpointReadError(RuntimeError):
-    """A checkpoint is damaged, or nothing is in it."""
-
-
-class _Latest:
-    """What Orbax asks which steps to keep: the latest, and the latest multiples."""
-
-    def __init__(self, keep: int, every: int) -> None:
-        self._keep, self._every = keep, every
-
-    def should_preserve(
-        self, checkpoints: Sequence[Any], *, context: Any
-    ) -> Sequence[bool]:
-        steps = [checkpoint.step for checkpoint in checkpoints]
-        regular = sorted(step for step in steps if step % self._every == 0)
-        kept = {max(steps, default=0), *regular[-self._keep :]}
-        return [step in kept for step in steps]
 
 
 class Checkpointer:
@@ -48,7 +40,7 @@ class Checkpointer:
     step counts as saved once it is complete, when its directory gets its final name in
     one move: a run that is killed while it writes leaves the step before as the
     latest, and may save the same step again. An error of the writing surfaces at the
-    next `save`, `wait` or `close`. Use it in a `with` block, or call `close`.
+    next `check`, `save`, `wait` or `close`. Use it in a `with` block.
 
     A state is any pytree of arrays, typed keys included. Arrays are filed under the
     words of their path, so that an `nnx.State` and nested dicts of the same names are
@@ -60,36 +52,39 @@ class Checkpointer:
       every: which steps count for `keep`, its multiples; the latest step is kept beside
         them. With a run's `checkpoint_every`, what an interruption saves in between
         drives out none of them.
+      best: how many steps to keep beside these, those of the lowest score among the
+        steps that were saved with metrics.
+      score: metrics of an evaluation -> a number, the lower the better.
+      config: what the run is, in JSON's types; filed with each step and compared by
+        `restore`.
+      may_differ: fields of config that may be others when a run goes on: where it
+        runs, not what it is.
     """
 
     def __init__(
-        self, directory: str | os.PathLike[str], *, keep: int = 2, every: int = 1
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        keep: int = 2,
+        every: int = 1,
+        best: int = 0,
+        score: Score | None = None,
+        config: Mapping[str, Any] | None = None,
+        may_differ: Collection[str] = ("mesh", "hosts"),
     ) -> None:
-        import orbax.checkpoint as ocp
-
         path = os.fspath(directory)
         # Orbax takes absolute paths alone, and addresses of buckets.
         self._directory = path if "://" in path else os.path.abspath(path)
         self._pending: int | None = None
-        _make_directory(self._directory)
-        self._empty_trash()
-        options = ocp.CheckpointManagerOptions(
-            preservation_policy=_Latest(
-                integer("keep", keep, minimum=1), integer("every", every, minimum=1)
-            ),
-            step_format_fixed_length=8,
-            cleanup_tmp_directories=True,
-            # Renamed before they are deleted: no half of a step passes for a step.
-            todelete_subdir=_TRASH,
-            # A directory that can't be made is an error of `save` itself.
-            async_options=ocp.AsyncOptions(create_directories_asynchronously=False),
-        )
-        registry = ocp.handlers.create_default_handler_registry(
-            **{_ITEM: ocp.StandardCheckpointHandler()}
-        )
-        self._manager = ocp.CheckpointManager(
-            self._directory, options=options, handler_registry=registry
-        )
+        self._config, self._may_differ = config, may_differ
+        keep = integer("keep", keep, minimum=1)
+        every = integer("every", every, minimum=1)
+        check_best(integer("best", best, minimum=0), score)
+        self._score = score
+        make_directory(self._directory)
+        empty_trash(self._directory)
+        kept = kept_steps(keep, every, best)
+        self._manager = open_manager(self._directory, _ITEM, kept)
 
     @property
     def directory(self) -> str:
@@ -106,12 +101,21 @@ class Checkpointer:
         """The latest complete step, None if there is none."""
         return max(self.all_steps(), default=None)
 
-    def save(self, step: int, state: PyTree) -> None:
+    def best_step(self) -> int | None:
+        """The complete step of the lowest score, None if no step has one."""
+        self.wait()
+        return None if self._score is None else self._manager.best_step()
+
+    def save(
+        self, step: int, state: PyTree, *, metrics: Mapping[str, Any] | None = None
+    ) -> None:
         """Copy the state and begin to write it; waits for the save before.
 
         Args:
           step: steps done, above all steps saved so far.
           state: a pytree of arrays.
+          metrics: of an evaluation of this state, for `score`; None is no candidate
+            for the best.
 
         Raises:
           CheckpointWriteError: this save could not begin, or the one before failed.
@@ -132,8 +136,21 @@ class Checkpointer:
             )
         arrays = jax.tree.map(array, state)
         args = ocp.args.Composite(**{_ITEM: ocp.args.StandardSave(nested(arrays))})
-        self._empty_trash()
-        self._write(lambda: self._manager.save(step, args=args, force=True))
+        empty_trash(self._directory)
+        options = {} if self._config is None else {_CONFIG: dict(self._config)}
+        rank = None
+        if metrics is not None and self._score is not None:
+            rank = scored(metrics, self._score)
+        self._write(
+            lambda: self._manager.save(
+                step, args=args, metrics=rank, custom_metadata=options, force=True
+            )
+        )
+
+    def check(self) -> None:
+        """Raise if the save that has begun has failed by now; waits for nothing."""
+        if self._pending is not None and not self._manager.is_saving_in_progress():
+            self.wait()
 
     def restore(self, abstract_state: PyTree, *, step: int | None = None) -> PyTree:
         """Read a step into arrays like those of abstract_state.
@@ -149,14 +166,17 @@ class Checkpointer:
 
         Raises:
           FileNotFoundError: there is no such step.
-          CheckpointMismatchError: names, shapes or dtypes differ; all are listed.
-          CheckpointReadError: the step is damaged or empty.
+          CheckpointMismatchError: names, shapes, dtypes or the config differ; all that
+            do are listed.
+          CheckpointReadError: the step is damaged, a single byte of it even, or empty.
         """
         import orbax.checkpoint as ocp
 
         step = self._complete(step)
         expected = jax.tree.map(abstract, abstract_state)
-        compare(expected, self._metadata(step), f"{self._directory}, step {step}")
+        place = f"{self._directory}, step {step}"
+        compare(expected, self._metadata(step), place)
+        compare_configs(self._config, self._filed_config(step), self._may_differ, place)
         args = ocp.args.Composite(**{_ITEM: ocp.args.StandardRestore(nested(expected))})
         read = self._read(step, lambda step: self._manager.restore(step, args=args))
         return restored(read, expected)
@@ -173,19 +193,39 @@ class Checkpointer:
         Raises:
           As `restore`, about the parameters.
         """
-        import orbax.checkpoint as ocp
-
         step = self._complete(step)
         expected = jax.tree.map(abstract, abstract_params)
         there = dict(self._metadata(step)).get(_PARAMS, {})
         compare(expected, there, f"the params in {self._directory}, step {step}")
-        target = {_PARAMS: nested(expected)}
+        read = self._read_part(step, {_PARAMS: nested(expected)})
+        return restored(read[_PARAMS], expected)
+
+    def restore_part(self, abstract_part: PyTree, *, step: int | None = None) -> PyTree:
+        """Read the arrays that are named, and leave all others where they are.
+
+        Args:
+          abstract_part: as for `restore`, a part of what was saved under the same
+            names: `{"params": {"embed": ...}}`, say, of a `TrainState`.
+          step: which one; None is the latest.
+
+        Raises:
+          As `restore`, about the arrays that are named.
+        """
+        step = self._complete(step)
+        expected = jax.tree.map(abstract, abstract_part)
+        place = f"{self._directory}, step {step}"
+        compare(expected, self._metadata(step), place, partial=True)
+        return restored(self._read_part(step, nested(expected)), expected)
+
+    def _read_part(self, step: int, target: PyTree) -> Any:
+        """The arrays of target, which is filed among others."""
+        import orbax.checkpoint as ocp
+
         layout = ocp.checkpoint_utils.construct_restore_args(target)
         args = ocp.args.PyTreeRestore(target, restore_args=layout, partial_restore=True)
         with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
             path = os.path.join(self._directory, f"{step:08}", _ITEM)
-            read = self._read(step, lambda _: {_ITEM: reader.restore(path, args=args)})
-        return restored(read[_PARAMS], expected)
+            return self._read(step, lambda _: {_ITEM: reader.restore(path, args=args)})
 
     def _complete(self, step: int | None) -> int:
         """The step that is asked for, the latest for None, if it is complete."""
@@ -201,7 +241,13 @@ class Checkpointer:
                 "start a new run, or name another directory or step",
                 FileNotFoundError,
             )
+        if changed := changed_files(self._directory, found, _ITEM):
+            raise self._unreadable(found, "; ".join(changed)[:400])
         return found
+
+    def _filed_config(self, step: int) -> Any:
+        """The config that a step was saved with, None if with none."""
+        return (self._manager.metadata(step).custom_metadata or {}).get(_CONFIG)
 
     def _metadata(self, step: int) -> Any:
         """Names, shapes and dtypes of the arrays of a step."""
@@ -236,34 +282,13 @@ class Checkpointer:
             self.wait()
         finally:
             self._manager.close()
-            self._empty_trash()
+            empty_trash(self._directory)
 
     def __enter__(self) -> "Checkpointer":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _empty_trash(self) -> None:
-        if jax.process_index() == 0:
-            shutil.rmtree(os.path.join(self._directory, _TRASH), ignore_errors=True)
-
-    def _discard(self, step: int | None) -> None:
-        """Remove what a failed save left, so that its step can be saved again.
-
-        Other arrays of that save may still be on their way, and put files back.
-        """
-        if step is None or "://" in self._directory or jax.process_index() != 0:
-            return
-        for _ in range(20):
-            begun = [
-                x for x in os.listdir(self._directory) if x.startswith(f"{step:08}.")
-            ]
-            if not begun:
-                return
-            for name in begun:
-                shutil.rmtree(os.path.join(self._directory, name), ignore_errors=True)
-            time.sleep(0.1)
 
     def _write(self, act: Callable[[], Any]) -> Any:
         """Run act; an error in it becomes one that says which step, where, what now."""
@@ -273,8 +298,9 @@ class Checkpointer:
             step, self._pending = self._pending, None
             complete = "unknown"
             with contextlib.suppress(OSError):
-                self._discard(step)
-                self._manager.reload()
+                discard(self._directory, step)
+                if jax.process_count() == 1:  # It waits for all hosts.
+                    self._manager.reload()
                 complete = str(self.all_steps() or "none")
             raise CheckpointWriteError(
                 f"step {step} could not be written to {self._directory}: {error}; "
@@ -282,19 +308,3 @@ class Checkpointer:
                 f"the complete steps {complete}; put that right, then run the same "
                 "command again, which goes on from the latest of them"
             ) from error
-
-
-def _make_directory(directory: str) -> None:
-    """Make a local directory, or say why it can't be one."""
-    if "://" in directory:
-        return
-    try:
-        os.makedirs(directory, exist_ok=True)
-    except OSError as error:
-        fail(
-            "directory",
-            f"{directory}, which can't be made: {error}",
-            "a directory, or a place where one can be made",
-            "name another one",
-            NotADirectoryError if os.path.exists(directory) else OSError,
-        )

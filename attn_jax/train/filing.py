@@ -1,7 +1,9 @@
 """How a state is filed: arrays in nested dicts, under the words of their paths."""
 
+import json
 import math
 from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
@@ -89,15 +91,20 @@ def abstract(leaf: Any) -> Any:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
-def compare(expected: PyTree, metadata: PyTree, place: str) -> None:
-    """Raise unless a checkpoint holds the expected names, shapes and dtypes."""
+def compare(
+    expected: PyTree, metadata: PyTree, place: str, *, partial: bool = False
+) -> None:
+    """Raise unless a checkpoint holds the expected names, shapes and dtypes.
+
+    partial: it may hold others too.
+    """
     here = {name: _kind(leaf) for name, leaf in _filed(expected).items()}
     leaves = jax.tree.leaves(metadata)
     there = dict(zip(leaf_names(metadata), map(_kind, leaves), strict=True))
     different = [
         f"  {'.'.join(name)}: {there.get(name, 'nothing')} in the checkpoint, "
         f"{here.get(name, 'nothing')} expected"
-        for name in sorted(here.keys() | there.keys())
+        for name in sorted(here.keys() | (set() if partial else there.keys()))
         if here.get(name) != there.get(name)
     ]
     if different:
@@ -106,6 +113,32 @@ def compare(expected: PyTree, metadata: PyTree, place: str) -> None:
             f"{len(different)} arrays unlike those of {place}",
             "the same names, shapes and dtypes",
             "build model and optimizer as that run did, or use another directory:\n"
+            + "\n".join(different),
+            CheckpointMismatchError,
+        )
+
+
+def compare_configs(
+    here: Mapping[str, Any] | None,
+    there: Mapping[str, Any] | None,
+    may_differ: Collection[str],
+    place: str,
+) -> None:
+    """Raise unless two configs are one, if both are known, but for what may differ."""
+    if here is None or there is None:
+        return
+    here = json.loads(json.dumps(here))
+    different = [
+        f"  {name}: {there.get(name)} in the checkpoint, {here.get(name)} now"
+        for name in sorted((here.keys() | there.keys()) - set(may_differ))
+        if here.get(name) != there.get(name)
+    ]
+    if different:
+        fail(
+            "config",
+            f"{len(different)} fields unlike those of {place}",
+            f"the same ones ({', '.join(may_differ) or 'none'} may differ)",
+            "go on with that run's config, or use another directory:\n"
             + "\n".join(different),
             CheckpointMismatchError,
         )

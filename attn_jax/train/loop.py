@@ -8,13 +8,14 @@ import jax
 from jaxtyping import PyTree
 
 from attn_jax.train._checks import fail, integer
-from attn_jax.train.checkpoints import Checkpointer, CheckpointWriteError
+from attn_jax.train.checkpoints import Checkpointer
 from attn_jax.train.metrics import MetricLogger
 from attn_jax.train.progress import Progress, make_progress
 from attn_jax.train.recorder import Recorder
 from attn_jax.train.signals import StopRequest
 from attn_jax.train.state import TrainState
 from attn_jax.train.step import TrainStep
+from attn_jax.train.storage import CheckpointWriteError
 
 
 class FitResult(NamedTuple):
@@ -107,7 +108,8 @@ def fit(
       NonFiniteError: max_consecutive_skips steps in a row were not finite.
       TrainingInterrupted: Ctrl-C or SIGTERM. The first signal lets the step end and
         saves it; a second one does not wait, and goes on from the last checkpoint.
-      CheckpointWriteError: a checkpoint could not be written.
+      CheckpointWriteError: a checkpoint could not be written. One that fails while
+        it is written ends the run at the next step.
     """
     first = _check_start(state, num_steps, checkpointer)
     every = _check_periods(evaluate, eval_every, checkpointer, checkpoint_every)
@@ -134,13 +136,17 @@ def fit(
                 state, metrics = train_step(state, batch)
                 done = step + 1
                 recorder.push(done, metrics)
+                found = None
                 if evaluate and (done == num_steps or done % every.evaluation == 0):
                     with recorder.pause():
-                        recorder.flush(evaluate(state.params))
+                        found = evaluate(state.params)
+                        recorder.flush(found)
+                if checkpointer:
+                    checkpointer.check()
                 if checkpointer and (done == num_steps or done % every.checkpoint == 0):
                     with recorder.pause():
                         recorder.save()
-                        checkpointer.save(done, state)
+                        checkpointer.save(done, state, metrics=found)
             recorder.flush()
             if checkpointer:
                 checkpointer.wait()

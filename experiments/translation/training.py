@@ -4,7 +4,7 @@ import contextlib
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple, Self
 
@@ -303,7 +303,9 @@ class _Checkpointer(Checkpointer):
         )
         self._clock = clock
 
-    def save(self, step: int, state: PyTree) -> None:
+    def save(
+        self, step: int, state: PyTree, *, metrics: Mapping[str, Any] | None = None
+    ) -> None:
         jax.block_until_ready(state)
         with self._clock.stopped() as seconds:
             try:
@@ -311,7 +313,7 @@ class _Checkpointer(Checkpointer):
                 self._clock.keep(step, seconds)
             except OSError as error:
                 raise CheckpointWriteError(f"seconds.json: {error}") from error
-            super().save(step, state)
+            super().save(step, state, metrics=metrics)
 
 
 def _zeros(rows: int, length: int) -> PairBatch:

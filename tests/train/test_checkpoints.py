@@ -140,6 +140,27 @@ def test_what_is_saved_off_the_schedule_drives_out_nothing(tmp_path):
     assert kept[4:] == [[10, 20, 22], [20, 30], [20, 30, 31]]
 
 
+def test_the_best_are_kept_beside_the_latest(tmp_path):
+    losses = {1: 5.0, 2: 3.0, 3: 4.0, 4: float("nan"), 5: 6.0, 6: None, 7: 9.0}
+    options = {"keep": 1, "best": 2, "score": lambda metrics: metrics["loss"]}
+    with Checkpointer(tmp_path, **options) as checkpointer:
+        assert checkpointer.best_step() is None
+        for step, loss in losses.items():
+            metrics = None if loss is None else {"loss": jnp.float32(loss)}
+            checkpointer.save(step, {"a": jnp.full(2, step)}, metrics=metrics)
+        checkpointer.wait()
+        assert checkpointer.all_steps() == [2, 3, 7]
+    # Another session knows the scores of this one.
+    with Checkpointer(tmp_path, **options) as checkpointer:
+        assert checkpointer.best_step() == 2
+        checkpointer.save(8, {"a": jnp.ones(2)}, metrics={"loss": 3.5})
+        checkpointer.wait()
+        assert checkpointer.all_steps() == [2, 8]
+    for wrong in ({"best": 2}, {"score": min}):
+        with pytest.raises(ValueError, match=r"(best|score): got .* both or neither"):
+            Checkpointer(tmp_path, **wrong)
+
+
 def test_a_step_that_is_being_deleted_counts_no_more(tmp_path, state, monkeypatch):
     # As if the run were killed in the middle of a deletion.
     monkeypatch.setattr(shutil, "rmtree", lambda *arguments, **options: None)
@@ -220,7 +241,7 @@ def test_what_is_not_there_is_named(tmp_path, state):
         Checkpointer(tmp_path / "file")
 
 
-@pytest.mark.parametrize("surface", ["save", "wait", "close"])
+@pytest.mark.parametrize("surface", ["check", "save", "wait", "close"])
 def test_an_error_of_writing_surfaces_later(tmp_path, state, monkeypatch, surface):
     rename = os.rename
 
@@ -235,7 +256,14 @@ def test_an_error_of_writing_surfaces_later(tmp_path, state, monkeypatch, surfac
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", full)
         checkpointer.save(2, state)
+
+        def check():
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                checkpointer.check()
+
         look = {
+            "check": check,
             "save": lambda: checkpointer.save(3, state),
             "wait": checkpointer.wait,
             "close": checkpointer.close,

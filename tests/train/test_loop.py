@@ -123,9 +123,9 @@ def test_compiling_evaluating_and_saving_are_not_training(tmp_path, step, monkey
         return {}
 
     class Slow(Checkpointer):
-        def save(self, step, state):
+        def save(self, step, state, **options):
             now[0] += 10_000
-            super().save(step, state)
+            super().save(step, state, **options)
 
     with Slow(tmp_path) as checkpointer:
         result = run(

@@ -139,6 +139,44 @@ def test_parameters_alone_are_read_without_the_rest(tmp_path):
             checkpointer.restore_params(shapes)
 
 
+def test_what_is_named_is_read_and_nothing_else(tmp_path):
+    state, _ = toy.make_run()
+    named = {"params": {"second": state.params["second"]}, "step": state.step}
+    shapes = jax.eval_shape(lambda: named)
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, state)
+        checkpointer.wait()
+        assert_same_bits(checkpointer.restore_part(shapes), named)
+        other = {"params": {"second": {"kernel": jnp.zeros((5, 6)), "b": jnp.zeros(7)}}}
+        with pytest.raises(CheckpointMismatchError) as caught:
+            checkpointer.restore_part(other)
+    assert str(caught.value).splitlines()[1:] == [
+        "  params.second.b: nothing in the checkpoint, float32[7] expected",
+        "  params.second.kernel: float32[5,7] in the checkpoint, float32[5,6] expected",
+    ]
+
+
+def test_a_config_is_filed_and_compared(tmp_path):
+    """Where a run goes on may be another place; what it is may not."""
+    state = {"a": jnp.arange(3.0)}
+    config = {"width": 64, "betas": (0.9, 0.99), "mesh": "data=8", "data": "a.txt"}
+    with Checkpointer(tmp_path, config=config) as checkpointer:
+        checkpointer.save(1, state)
+    with Checkpointer(tmp_path, config=config | {"mesh": "data=1"}) as checkpointer:
+        assert_same_bits(checkpointer.restore(state), state)
+    other = {"width": 32, "betas": [0.9, 0.98], "data": "a.txt", "seed": 1}
+    with (
+        Checkpointer(tmp_path, config=other) as checkpointer,
+        pytest.raises(CheckpointMismatchError, match="config: got 3 fields") as caught,
+    ):
+        checkpointer.restore(state)
+    assert str(caught.value).splitlines()[1:] == [
+        "  betas: [0.9, 0.99] in the checkpoint, [0.9, 0.98] now",
+        "  seed: None in the checkpoint, 1 now",
+        "  width: 64 in the checkpoint, 32 now",
+    ]
+
+
 def _lose_arrays(step):
     for folder in list(step.rglob("d")):
         shutil.rmtree(folder)
@@ -149,29 +187,61 @@ def _lose_all(step):
     step.mkdir()
 
 
+def _lose_sums_and_arrays(step):
+    # As in a step that was written before there were sums.
+    (step / "state/CHECKSUMS").unlink()
+    _lose_arrays(step)
+
+
+def _arrays(step):
+    """The file that has the numbers, and what is in it."""
+    files = [file for file in step.rglob("d/*") if NUMBERS in file.read_bytes()]
+    return files[0], bytearray(files[0].read_bytes())
+
+
+def _cut(step):
+    file, content = _arrays(step)
+    file.write_bytes(content[:-1])
+
+
+def _flip(step):
+    # One bit of one number, which is a number still.
+    file, content = _arrays(step)
+    content[content.index(NUMBERS)] ^= 1
+    file.write_bytes(content)
+
+
+# Of these zstd can save nothing: the file holds them as they are.
+NOISE = np.random.default_rng(0).integers(1 << 32, size=50, dtype=np.uint32)
+NUMBERS = NOISE[7:].tobytes()
+
+
 @pytest.mark.parametrize(
     ("damage", "cause"),
     [
-        (_lose_arrays, "NOT_FOUND: .*"),
+        (_lose_arrays, "d/.* is gone, was .*"),
+        (_lose_sums_and_arrays, "NOT_FOUND: .*"),
         (_lose_all, ".*state.*"),
-        (lambda step: (step / "state/_METADATA").unlink(), "no array is in it"),
-        (lambda step: (step / "state/_METADATA").write_text("{"), "Expecting prop.*"),
-        (lambda step: (step / "state/manifest.ocdbt").write_text("?"), "DATA_LOSS.*"),
+        (_cut, r"d/\w+ is \d+ bytes of CRC-32 \w+, was \d+ bytes of CRC-32 \w+"),
+        (_flip, r"d/\w+ is \d+ bytes of CRC-32 \w+, was \d+ bytes of CRC-32 \w+"),
+        (lambda step: (step / "state/_METADATA").unlink(), "_METADATA is gone, was .*"),
+        (lambda step: (step / "state/CHECKSUMS").write_text("{"), "CHECKSUMS is no .*"),
     ],
 )
 def test_a_damaged_step_is_named_and_what_to_do(tmp_path, damage, cause):
-    state = {"a": jnp.arange(3.0)}
+    state = {"a": jnp.asarray(NOISE)}
     with Checkpointer(tmp_path) as checkpointer:
         checkpointer.save(10, state)
         checkpointer.save(20, state)
     damage(tmp_path / "00000020")
     said = (
-        rf"(?s)step 20 in {tmp_path} can't be read \({cause}\); expected a complete "
-        rf"checkpoint; remove {tmp_path}/00000020 to go on from step 10"
+        rf"(?s)step 20 in {tmp_path} can't be read \((\S+: )?{cause}\); expected a "
+        rf"complete checkpoint; remove {tmp_path}/00000020 to go on from step 10"
     )
     with Checkpointer(tmp_path) as checkpointer:
-        with pytest.raises(CheckpointReadError, match=said):
-            checkpointer.restore(state)
+        for restore in (checkpointer.restore, checkpointer.restore_part):
+            with pytest.raises(CheckpointReadError, match=said):
+                restore(state)
         assert_same_bits(checkpointer.restore(state, step=10), state)
 
 
