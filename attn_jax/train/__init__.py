@@ -3,17 +3,19 @@
 Orbax, TensorBoard and rich are imported where they are first used.
 """
 
+from attn_jax.train import hosts
 from attn_jax.train._layout import Placed, layout, layout_table
 from attn_jax.train.averaging import average_checkpoints
 from attn_jax.train.checkpoints import Checkpointer
 from attn_jax.train.filing import CheckpointMismatchError
+from attn_jax.train.hosts import HostLostError
 from attn_jax.train.logistics import (
     mixture_of_logistics_log_likelihood,
     sample_mixture_of_logistics,
 )
 from attn_jax.train.loop import FitResult, TrainingInterrupted, fit
 from attn_jax.train.losses import cross_entropy
-from attn_jax.train.metrics import MetricLogger, read_metrics
+from attn_jax.train.metrics import MetricLogger, MetricsWriteError, read_metrics
 from attn_jax.train.optimizers import adam, adamw, decay_mask, radam
 from attn_jax.train.progress import (
     Progress,
@@ -40,8 +42,10 @@ __all__ = [
     "CheckpointWriteError",
     "Checkpointer",
     "FitResult",
+    "HostLostError",
     "LossFn",
     "MetricLogger",
+    "MetricsWriteError",
     "NonFiniteError",
     "Placed",
     "Progress",
@@ -59,6 +63,7 @@ __all__ = [
     "cross_entropy",
     "decay_mask",
     "fit",
+    "hosts",
     "init_on",
     "init_train_state",
     "layout",

@@ -8,25 +8,11 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
+from attn_jax.train import filing, storage
 from attn_jax.train._checks import fail, integer
-from attn_jax.train.filing import (
-    abstract,
-    array,
-    compare,
-    compare_configs,
-    nested,
-    restored,
-)
+from attn_jax.train.hosts import HostLostError, meet
 from attn_jax.train.keeping import Score, check_best, kept_steps, scored
-from attn_jax.train.storage import (
-    CheckpointReadError,
-    CheckpointWriteError,
-    changed_files,
-    discard,
-    empty_trash,
-    make_directory,
-    open_manager,
-)
+from attn_jax.train.storage import CheckpointReadError, CheckpointWriteError
 
 _ITEM = "state"
 _CONFIG = "config"
@@ -81,10 +67,10 @@ class Checkpointer:
         every = integer("every", every, minimum=1)
         check_best(integer("best", best, minimum=0), score)
         self._score = score
-        make_directory(self._directory)
-        empty_trash(self._directory)
+        storage.make_directory(self._directory)
+        storage.empty_trash(self._directory)
         kept = kept_steps(keep, every, best)
-        self._manager = open_manager(self._directory, _ITEM, kept)
+        self._manager = storage.open_manager(self._directory, _ITEM, kept)
 
     @property
     def directory(self) -> str:
@@ -124,6 +110,7 @@ class Checkpointer:
         import orbax.checkpoint as ocp
 
         step = integer("step", step, minimum=0)
+        meet(f"saving step {step} in {self._directory}")
         self.wait()
         self._pending = step
         latest = self._write(self.latest_step)
@@ -134,9 +121,11 @@ class Checkpointer:
                 "a step above all that are saved",
                 "restore the latest step and go on from it, or use another directory",
             )
-        arrays = jax.tree.map(array, state)
-        args = ocp.args.Composite(**{_ITEM: ocp.args.StandardSave(nested(arrays))})
-        empty_trash(self._directory)
+        arrays = jax.tree.map(filing.array, state)
+        args = ocp.args.Composite(
+            **{_ITEM: ocp.args.StandardSave(filing.nested(arrays))}
+        )
+        storage.empty_trash(self._directory)
         options = {} if self._config is None else {_CONFIG: dict(self._config)}
         rank = None
         if metrics is not None and self._score is not None:
@@ -173,49 +162,45 @@ class Checkpointer:
         import orbax.checkpoint as ocp
 
         step = self._complete(step)
-        expected = jax.tree.map(abstract, abstract_state)
+        expected = jax.tree.map(filing.abstract, abstract_state)
         place = f"{self._directory}, step {step}"
-        compare(expected, self._metadata(step), place)
-        compare_configs(self._config, self._filed_config(step), self._may_differ, place)
-        args = ocp.args.Composite(**{_ITEM: ocp.args.StandardRestore(nested(expected))})
+        filing.compare(expected, self._metadata(step), place)
+        filing.compare_configs(
+            self._config, self._filed_config(step), self._may_differ, place
+        )
+        args = ocp.args.Composite(
+            **{_ITEM: ocp.args.StandardRestore(filing.nested(expected))}
+        )
         read = self._read(step, lambda step: self._manager.restore(step, args=args))
-        return restored(read, expected)
+        return filing.restored(read, expected)
 
     def restore_params(
         self, abstract_params: PyTree, *, step: int | None = None
     ) -> PyTree:
-        """Read the parameters of a `TrainState`, and nothing else of it.
+        """Read all parameters of a `TrainState`, and nothing else of it.
 
-        Args:
-          abstract_params: of the structure to return, as for `restore`.
-          step: which one; None is the latest.
-
-        Raises:
-          As `restore`, about the parameters.
+        Arguments and errors are those of `restore`, about the parameters.
         """
         step = self._complete(step)
-        expected = jax.tree.map(abstract, abstract_params)
+        expected = jax.tree.map(filing.abstract, abstract_params)
         there = dict(self._metadata(step)).get(_PARAMS, {})
-        compare(expected, there, f"the params in {self._directory}, step {step}")
-        read = self._read_part(step, {_PARAMS: nested(expected)})
-        return restored(read[_PARAMS], expected)
+        filing.compare(expected, there, f"the params in {self._directory}, step {step}")
+        read = self._read_part(step, {_PARAMS: filing.nested(expected)})
+        return filing.restored(read[_PARAMS], expected)
 
     def restore_part(self, abstract_part: PyTree, *, step: int | None = None) -> PyTree:
         """Read the arrays that are named, and leave all others where they are.
 
         Args:
-          abstract_part: as for `restore`, a part of what was saved under the same
-            names: `{"params": {"embed": ...}}`, say, of a `TrainState`.
-          step: which one; None is the latest.
-
-        Raises:
-          As `restore`, about the arrays that are named.
+          abstract_part: a part of what was saved, under the same names:
+            `{"params": {"embed": ...}}`, say, of a `TrainState`.
+          step: which one; None is the latest. Errors are those of `restore`.
         """
         step = self._complete(step)
-        expected = jax.tree.map(abstract, abstract_part)
+        expected = jax.tree.map(filing.abstract, abstract_part)
         place = f"{self._directory}, step {step}"
-        compare(expected, self._metadata(step), place, partial=True)
-        return restored(self._read_part(step, nested(expected)), expected)
+        filing.compare(expected, self._metadata(step), place, partial=True)
+        return filing.restored(self._read_part(step, filing.nested(expected)), expected)
 
     def _read_part(self, step: int, target: PyTree) -> Any:
         """The arrays of target, which is filed among others."""
@@ -241,7 +226,8 @@ class Checkpointer:
                 "start a new run, or name another directory or step",
                 FileNotFoundError,
             )
-        if changed := changed_files(self._directory, found, _ITEM):
+        meet(f"restoring step {found} from {self._directory}")
+        if changed := storage.changed_files(self._directory, found, _ITEM):
             raise self._unreadable(found, "; ".join(changed)[:400])
         return found
 
@@ -282,13 +268,15 @@ class Checkpointer:
             self.wait()
         finally:
             self._manager.close()
-            empty_trash(self._directory)
+            storage.empty_trash(self._directory)
 
     def __enter__(self) -> "Checkpointer":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # A host that is lost never finishes its part of a save.
+        if kind is None or not issubclass(kind, HostLostError):
+            self.close()
 
     def _write(self, act: Callable[[], Any]) -> Any:
         """Run act; an error in it becomes one that says which step, where, what now."""
@@ -298,7 +286,7 @@ class Checkpointer:
             step, self._pending = self._pending, None
             complete = "unknown"
             with contextlib.suppress(OSError):
-                discard(self._directory, step)
+                storage.discard(self._directory, step)
                 if jax.process_count() == 1:  # It waits for all hosts.
                     self._manager.reload()
                 complete = str(self.all_steps() or "none")

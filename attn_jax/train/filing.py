@@ -127,11 +127,11 @@ def compare_configs(
     """Raise unless two configs are one, if both are known, but for what may differ."""
     if here is None or there is None:
         return
-    here = json.loads(json.dumps(here))
+    ours, theirs = json.loads(json.dumps(dict(here))), dict(there)
     different = [
-        f"  {name}: {there.get(name)} in the checkpoint, {here.get(name)} now"
-        for name in sorted((here.keys() | there.keys()) - set(may_differ))
-        if here.get(name) != there.get(name)
+        f"  {name}: {theirs.get(name)} in the checkpoint, {ours.get(name)} now"
+        for name in sorted((ours.keys() | theirs.keys()) - set(may_differ))
+        if ours.get(name) != theirs.get(name)
     ]
     if different:
         fail(

@@ -9,7 +9,8 @@ from jaxtyping import PyTree
 
 from attn_jax.train._checks import fail, integer
 from attn_jax.train.checkpoints import Checkpointer
-from attn_jax.train.metrics import MetricLogger
+from attn_jax.train.hosts import is_writer, watched
+from attn_jax.train.metrics import MetricLogger, MetricsWriteError
 from attn_jax.train.progress import Progress, make_progress
 from attn_jax.train.recorder import Recorder
 from attn_jax.train.signals import StopRequest
@@ -84,6 +85,10 @@ def fit(
     The end equals that of a run without interruption bit for bit, on one layout of
     devices, if batch_at is a function of the step alone.
 
+    Several hosts (`hosts.joined`) meet before each step: a signal to one of them stops
+    all after the same step, and one that doesn't come ends the others. Host 0 writes
+    lines and progress.
+
     Args:
       state: where to begin; its memory is taken over and can't be used afterwards.
       train_step: from `make_train_step`.
@@ -108,13 +113,16 @@ def fit(
       NonFiniteError: max_consecutive_skips steps in a row were not finite.
       TrainingInterrupted: Ctrl-C or SIGTERM. The first signal lets the step end and
         saves it; a second one does not wait, and goes on from the last checkpoint.
+      HostLostError: another host is dead, stuck or elsewhere in the program.
+      MetricsWriteError: lines could not be written.
       CheckpointWriteError: a checkpoint could not be written. One that fails while
         it is written ends the run at the next step.
     """
     first = _check_start(state, num_steps, checkpointer)
     every = _check_periods(evaluate, eval_every, checkpointer, checkpoint_every)
+    label = logger.name if logger else "training"
     if progress == "auto":
-        progress = make_progress(logger.name if logger else "training")
+        progress = make_progress(label) if is_writer() else None
     recorder = Recorder(
         logger,
         progress,
@@ -125,11 +133,11 @@ def fit(
         ),
     )
     compile_seconds = float("nan")
-    with recorder, StopRequest() as stop:
+    with recorder, StopRequest() as stop, watched(label):
         recorder.start(first)
         try:
             for step in range(first, num_steps):
-                stop.check()
+                stop.check_together(f"{label}, step {step + 1}")
                 batch = batch_at(step)
                 if step == first:
                     compile_seconds = _compile(train_step, state, batch)
@@ -150,7 +158,7 @@ def fit(
             recorder.flush()
             if checkpointer:
                 checkpointer.wait()
-            stop.check()
+            stop.check_together(f"{label}, the end after step {num_steps}")
         except KeyboardInterrupt:
             stop.shield()
             raise _stopped(stop, state, num_steps, recorder, checkpointer) from None
@@ -240,8 +248,12 @@ def _stopped(
             f"{where}. {_go_on(checkpointer)}", step=None, saved=False
         )
     step = int(state.step)
-    recorder.flush(strict=False)
     where = f"{cause} after step {step} of {num_steps}"
+    try:
+        recorder.flush(strict=False)
+    except MetricsWriteError as error:
+        # Not saved: a run that went on from here would lack a line.
+        return TrainingInterrupted(f"{where}; {error}", step=step, saved=False)
     if checkpointer is None:
         remedy = "Nothing is saved; pass a checkpointer to be able to go on from here"
         return TrainingInterrupted(f"{where}. {remedy}", step=step, saved=False)

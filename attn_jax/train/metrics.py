@@ -1,9 +1,10 @@
 """Metrics of a run on disk: one JSON object a line, and TensorBoard beside it."""
 
+import contextlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from attn_jax.train._checks import fail
+from attn_jax.train.hosts import is_writer
 
 FILE_NAME = "metrics.jsonl"
 _RESERVED = frozenset({"name", "step", "nonfinite"})
+_EVENTS = 1000  # that wait to be written: more than a line has
+
+
+class MetricsWriteError(RuntimeError):
+    """What a run records could not be written."""
 
 
 class MetricLogger:
@@ -23,7 +30,8 @@ class MetricLogger:
     number is not finite the line holds null, and an entry "nonfinite" says what it
     was: `{"loss": null, "nonfinite": {"loss": "nan"}}`. Several runs may share a file;
     their lines differ by name. A line is on its way to the disk when `log` returns.
-    TensorBoard events lie in `tensorboard/<name>/`.
+    TensorBoard events lie in `tensorboard/<name>/`. Of several hosts the first writes,
+    and the others check what they are given.
 
     Args:
       directory: where metrics.jsonl lies; made if needed.
@@ -42,7 +50,9 @@ class MetricLogger:
             fail("name", repr(name), "a name that tells runs apart", remedy)
         self.name = name
         self.path = Path(directory) / FILE_NAME
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._writes = is_writer()
+        if self._writes:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         self._events = self.path.parent / "tensorboard" / name
         self._make_writer = _tensorboard_writer() if tensorboard else None
         self._writer: Any = None
@@ -55,7 +65,12 @@ class MetricLogger:
         Lines of this name from later steps, written by a run that was interrupted
         after its last checkpoint, are dropped, and so is a half-written last line;
         TensorBoard is told to forget those steps. Lines of other names stay.
+
+        Raises:
+          MetricsWriteError: the file could not be written.
         """
+        if not self._writes:
+            return
         text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
         lines = _complete_lines(text, self.path)
         kept = [
@@ -66,8 +81,9 @@ class MetricLogger:
         if (rest := "".join(kept)) != text:
             # Renamed over the old file, so that no moment has half of the lines.
             scratch = self.path.with_name(f"{FILE_NAME}.{os.getpid()}.tmp")
-            scratch.write_text(rest, encoding="utf-8")
-            os.replace(scratch, self.path)
+            with self._writing():
+                scratch.write_text(rest, encoding="utf-8")
+                os.replace(scratch, self.path)
         self._purge = step + 1 if step or len(kept) < len(lines) else None
         self._resumed = True
 
@@ -82,9 +98,8 @@ class MetricLogger:
         Raises:
           TypeError, ValueError: a value that is none of these, or one of the names
           "name", "step" and "nonfinite".
+          MetricsWriteError: the disk is full, or the like.
         """
-        if not self._resumed:
-            self._end_last_line()
         entry, nonfinite = {"name": self.name, "step": int(step)}, {}
         for key, value in values.items():
             if key in _RESERVED:
@@ -95,20 +110,27 @@ class MetricLogger:
         if nonfinite:
             entry["nonfinite"] = nonfinite
         line = json.dumps(entry, allow_nan=False, ensure_ascii=False)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
-        self._log_events(entry)
+        if not self._writes:
+            return
+        if not self._resumed:
+            self._end_last_line()
+        with self._writing():
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+            self._log_events(entry)
 
     def flush(self) -> None:
         """Hand TensorBoard events to the operating system; lines are there already."""
         if self._writer is not None:
-            self._writer.flush()
+            with self._writing():
+                self._writer.flush()
 
     def close(self) -> None:
         """Write out what TensorBoard events are left."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with self._writing():
+                writer.close()
 
     def __enter__(self) -> "MetricLogger":
         return self
@@ -116,11 +138,28 @@ class MetricLogger:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn an error of the file system into one that says what to do."""
+        try:
+            yield
+        except OSError as error:
+            raise MetricsWriteError(
+                f"metrics of {self.name} could not be written to {self.path.parent}: "
+                f"{error}; expected a directory with room that can be written to; put "
+                "that right, then run the same command again, which goes on from the "
+                "latest checkpoint"
+            ) from error
+
     def _log_events(self, entry: Mapping[str, Any]) -> None:
         if self._make_writer is None:
             return
         if self._writer is None:
-            self._writer = self._make_writer(str(self._events), purge_step=self._purge)
+            self._writer = self._make_writer(
+                str(self._events), purge_step=self._purge, max_queue=_EVENTS
+            )
+        if not _is_writing(self._writer):
+            raise OSError("the thread that writes TensorBoard events has ended")
         for key, value in entry.items():
             if key != "step" and isinstance(value, int | float):
                 self._writer.add_scalar(key, value, entry["step"])
@@ -185,6 +224,16 @@ def _plain(key: str, value: Any) -> int | float | bool | str | None:
             TypeError,
         )
     return array.item()
+
+
+def _is_writing(writer: Any) -> bool:
+    """Whether the thread of a SummaryWriter is there still.
+
+    A full disk ends it, and whoever hands events to nobody waits for ever.
+    """
+    events = getattr(writer.file_writer, "event_writer", None)
+    thread = getattr(events, "_worker", None)
+    return thread is None or thread.is_alive()
 
 
 def _tensorboard_writer() -> Any:

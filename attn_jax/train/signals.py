@@ -6,6 +6,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
+from attn_jax.train.hosts import meet
+
 _STOPPING = b"\nstopping after this step; once more stops at once, unsaved\n"
 _SAVING = b"\nthe checkpoint is being written; this ends by itself\n"
 
@@ -40,9 +42,12 @@ class StopRequest:
         """Whether a second signal has torn the program away from what it did."""
         return self._hurried
 
-    def check(self) -> None:
-        """Raise KeyboardInterrupt if a signal has come."""
-        if self._received is not None:
+    def check_together(self, place: str) -> None:
+        """Raise KeyboardInterrupt if a signal has come to any host.
+
+        place: where all hosts meet, with its step.
+        """
+        if meet(place, stop=self._received is not None):
             raise KeyboardInterrupt(self._received)
 
     def shield(self) -> None:

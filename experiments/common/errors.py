@@ -1,6 +1,12 @@
 """Mistakes that the person at the command line can put right."""
 
+import errno
+import os
 from typing import NoReturn
+
+_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_RIGHTS = (errno.EACCES, errno.EPERM, errno.EROFS)
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
 class UserError(Exception):
@@ -9,3 +15,23 @@ class UserError(Exception):
 
 def fail(argument: str, got: object, expected: str, remedy: str) -> NoReturn:
     raise UserError(f"{argument}: got {got}; expected {expected}; {remedy}")
+
+
+def of_the_system(error: OSError, workdir: object) -> UserError:
+    """What the operating system refuses in the middle of a run, and what to do.
+
+    workdir: where the run writes, for an error that names no file.
+    """
+    place = workdir if error.filename is None else os.fspath(error.filename)
+    if error.errno in _ROOM:
+        expected, remedy = "a disk with room", "make room"
+    elif error.errno in _RIGHTS:
+        expected, remedy = "a file that may be read and written", "change its rights"
+    elif error.errno in _GONE:
+        expected, remedy = "a file that stays there while a run lasts", "put it back"
+    else:
+        expected, remedy = "a file that can be read and written", "look at the disk"
+    return UserError(
+        f"{place}: got {error.strerror or error}; expected {expected}; {remedy}, then "
+        "run the same command again"
+    )

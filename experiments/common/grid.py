@@ -34,6 +34,9 @@ class Grid:
         self.root, self.config = root, config
         self._may_differ = may_differ
 
+    def __str__(self) -> str:
+        return str(self.root)
+
     @contextlib.contextmanager
     def claim(self, config: dict[str, Any]) -> Iterator[None]:
         """Make the directory; nobody is kept out, since each run has one of its own."""

@@ -19,8 +19,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from attn_jax.train.hosts import is_writer, meet
 from experiments.common.command_line import option
-from experiments.common.errors import UserError, fail
+from experiments.common.errors import UserError, fail, of_the_system
 
 # What Orbax writes into a step, which gets its name once it is complete.
 STEP_FILE = "_CHECKPOINT_METADATA"
@@ -43,6 +44,9 @@ class Workdir:
         names = [name for name in may_differ if name not in ("preset", "workdir")]
         options = ", ".join(map(option, names))
         self._same = "the same config" + (f" ({options} may differ)" if names else "")
+
+    def __str__(self) -> str:
+        return str(self.path)
 
     @property
     def results(self) -> Path:
@@ -120,7 +124,14 @@ class Workdir:
 
     @contextlib.contextmanager
     def claim(self, config: dict[str, Any]) -> Iterator[None]:
-        """Make the directory, write config.json, and keep other processes out."""
+        """Make the directory, write config.json, and keep other processes out.
+
+        Of several hosts the first does so, for all of them.
+        """
+        if not is_writer():
+            meet(f"the work directory {self.path.name}")
+            yield
+            return
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = (self.path / ".lock").open("a")
@@ -138,7 +149,11 @@ class Workdir:
                     "another --workdir"
                 ) from None
             if not (self.path / "config.json").exists() or not self.begun():
-                write_json(self.path / "config.json", config)
+                try:
+                    write_json(self.path / "config.json", config)
+                except OSError as error:
+                    raise of_the_system(error, self.path) from error
+            meet(f"the work directory {self.path.name}")
             yield
 
 
@@ -168,7 +183,12 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a file whole or not at all, whoever else is writing it."""
+    """Write a file whole or not at all, whoever else is writing it.
+
+    Of several hosts the first writes it.
+    """
+    if not is_writer():
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)

@@ -227,6 +227,7 @@ NUMBERS = NOISE[7:].tobytes()
         (lambda step: (step / "state/_METADATA").unlink(), "_METADATA is gone, was .*"),
         (lambda step: (step / "state/CHECKSUMS").write_text("{"), "CHECKSUMS is no .*"),
     ],
+    ids=["arrays", "older", "all", "cut", "flipped", "names", "sums"],
 )
 def test_a_damaged_step_is_named_and_what_to_do(tmp_path, damage, cause):
     state = {"a": jnp.asarray(NOISE)}
