@@ -24,7 +24,8 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help demo bench test lint format types pytest smoke peers contract mutations \
-	constraints python environment-test environment-experiments environment-peers clean
+	survive constraints python environment-test environment-experiments \
+	environment-peers clean
 
 help: ## list the targets
 	@echo "make TARGET [PYTHON=python3.12]"
@@ -68,6 +69,10 @@ contract: environment-test ## run the laws, measure errors, write docs/contract.
 
 mutations: environment-test ## plant every fault of tests/mutations.py; FAULTS="causal"
 	$(PY) -m tests.mutations $(FAULTS)
+
+survive: environment-test ## kill a training 20 times, lose a host: nothing is lost
+	$(PY) -m tests.survive
+	$(PY) -m tests.hosts
 
 constraints: environment-test ## pin the versions again, on every Python
 	$(PY) tools/pin.py

@@ -655,6 +655,25 @@ MUTATIONS = (
         ("tests/train/test_checkpoints.py::test_what_differs_is_listed",),
     ),
     Mutation(
+        "a checkpoint with a flipped bit, read in silence",
+        "attn_jax/train/integrity.py",
+        "            size, crc = size + len(piece), zlib.crc32(piece, crc)\n",
+        "            size += len(piece)\n",
+        (
+            "tests/train/test_restore.py::"
+            "test_a_damaged_step_is_named_and_what_to_do[flipped]",
+        ),
+    ),
+    Mutation(
+        "a step that failed to be written, noticed at the end",
+        "attn_jax/train/loop.py",
+        "                    checkpointer.check()\n",
+        "                    pass\n",
+        (
+            "tests/train/test_loop.py::test_an_error_of_writing_ends_the_run[2-batches0]",
+        ),
+    ),
+    Mutation(
         "micro-batches that share a key",
         "attn_jax/train/step.py",
         "        key = jax.random.fold_in(rng, index)\n",
