@@ -79,7 +79,7 @@ def run_program(
                 stack.enter_context(hosts.joined(**place))
                 if not hosts.is_writer():
                     stack.enter_context(silent())
-                mesh, words = split_mesh(words)
+                mesh, _ = split_mesh(words)
                 stack.enter_context(on_mesh(mesh))
                 plan = prepare(words)
                 stack.enter_context(plan.workdir.claim(plan.shared_config()))

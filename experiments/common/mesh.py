@@ -20,6 +20,8 @@ from attn_jax.train import (
     shard_batch,
     shardings,
 )
+from attn_jax.train.hosts import rows
+from attn_jax.train.sharding import pad_rows, rows_over
 from experiments.common.errors import fail
 
 OPTION = "--mesh"
@@ -42,7 +44,12 @@ def split_mesh(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 
 
 def on_mesh(line: str | None) -> contextlib.AbstractContextManager[Any]:
-    """Everything inside computes on the mesh; None is one device, as ever."""
+    """Everything inside computes on the mesh.
+
+    None is one device, as ever; of several hosts all devices, which share rows.
+    """
+    if line is None and jax.distributed.is_initialized():
+        line = f"data={jax.device_count()}"
     return contextlib.nullcontext() if line is None else jax.set_mesh(make_mesh(line))
 
 
@@ -77,5 +84,15 @@ def show_layout(table: str) -> None:
 
 
 def placed_batch(batch: PyTree, *, fill: bool = False) -> PyTree:
-    """A batch likewise; fill: as in `shard_batch`, for evaluation."""
-    return shard_batch(batch, current(), fill=fill)
+    """A batch likewise, of which several hosts have made all rows, each for itself.
+
+    fill: with rows of weight 0 where the mesh doesn't divide them, for evaluation.
+    """
+    mesh = current()
+    if mesh is None:
+        return batch
+    if fill:
+        batch = pad_rows(batch, rows_over(mesh.shape))
+    mine = rows(len(jax.tree.leaves(batch)[0]))
+    batch = jax.tree.map(lambda x: x[mine.start : mine.stop], batch)
+    return shard_batch(batch, mesh, fill=fill)

@@ -4,6 +4,9 @@ import json
 import os
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -236,3 +239,32 @@ def test_a_run_goes_on_on_a_mesh(whole, compare, book, tmp_path):
     outcome = compare(*words, "--mesh", "rows=2")
     assert (outcome.code, outcome.out) == (2, "")
     assert "mesh: got 'rows=2'" in outcome.err
+
+
+def test_two_hosts_get_the_numbers_of_one(whole, book, tmp_path):
+    """Real processes: each makes its rows, and the first one writes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        coordinator = f"127.0.0.1:{free.getsockname()[1]}"
+    words = options(book, tmp_path / "run")
+    words[words.index(",".join(MODELS))] = MODELS[1]
+    words += ["--hosts", "2", "--coordinator", coordinator, "--host-timeout", "120"]
+    program = [sys.executable, "-m", "experiments.compare", *map(str, words)]
+    children = [
+        subprocess.Popen(
+            [*program, "--host", host],
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for host in ("0", "1")
+    ]
+    said = [child.communicate()[0] for child in children]
+    assert [child.returncode for child in children] == [0, 0]
+    assert "bits per byte" in said[0]
+    assert "bits per byte" not in said[1]
+    found = losses(tmp_path / "run")
+    wanted = [line for line in losses(whole[0]) if line[0] == MODELS[1]]
+    assert [line[:2] for line in found] == [line[:2] for line in wanted]
+    for (*_, got), (*_, loss) in zip(found, wanted, strict=True):
+        assert got == pytest.approx(loss, rel=1e-5)
