@@ -867,8 +867,8 @@ MUTATIONS = (
     ),
     Mutation(
         "projections of a file read as they stand there",
-        "attn_jax/interop/_bert.py",
-        'return (array.T if path[-1] == "kernel" else array).reshape(shape)',
+        "attn_jax/interop/_family.py",
+        "return (array.T if self._turned(path) else array).reshape(shape)",
         "return array.reshape(shape)",
         (
             "tests/interop/test_huggingface.py"

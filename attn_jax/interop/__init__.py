@@ -3,7 +3,14 @@
 import importlib
 from types import ModuleType
 
-_LAZY = ("decoder_files", "huggingface", "lm_eval")
+_LAZY = (
+    "attention_fn",
+    "attention_weights",
+    "decoder_files",
+    "huggingface",
+    "lm_eval",
+    "model_files",
+)
 
 __all__ = [*_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]
 
