@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,14 @@ from flax import nnx
 from attn_jax import models, nn, ops
 from attn_jax.data._checks import fail
 from attn_jax.data._files import read_file, write_whole
-from attn_jax.models import Decoder, DecoderConfig, presets
+from attn_jax.models import Decoder, DecoderConfig, StackConfig, presets
 from attn_jax.train import Checkpointer
 
-_FORMAT = "attn_jax config, version 1"
+FORMAT = "attn_jax config, version 1"
 
 
-def save_config(config: DecoderConfig, path: str | os.PathLike[str]) -> None:
-    """Write a config as JSON, whole or not at all.
+def save_config(config: StackConfig, path: str | os.PathLike[str]) -> None:
+    """Write the config of a model as JSON, whole or not at all.
 
     Configs are written field by field; one inside another, such as a mechanism, with
     the name of its class, a function, such as a feature map, by its name in
@@ -28,7 +29,7 @@ def save_config(config: DecoderConfig, path: str | os.PathLike[str]) -> None:
     Raises:
       ValueError: a field holds what has no name there, such as a function of yours.
     """
-    content = {"format": _FORMAT, "config": _encoded("config", config)}
+    content = {"format": FORMAT, "config": _encoded("config", config)}
     write_whole(Path(path).expanduser(), json.dumps(content, indent=1) + "\n")
 
 
@@ -48,12 +49,26 @@ def load_config(name: str | os.PathLike[str]) -> DecoderConfig:
     if not path.is_file():
         expected = f"a file that save_config wrote, or one of {', '.join(presets)}"
         fail("config", repr(os.fspath(name)), expected, "pass one", FileNotFoundError)
+    return _checked(name, read_config(path))
+
+
+def read_config(path: str | os.PathLike[str]) -> StackConfig:
+    """The config of a model of any kind, from a file that `save_config` wrote.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      ValueError: it isn't the config of a model.
+    """
+    path = Path(path).expanduser()
     try:
         content = json.loads(read_file("config", path))
         form, config = content["format"], content["config"]
-        if form != _FORMAT:
+        if form != FORMAT:
             raise ValueError(f"format {form!r}")
-        return _checked(name, _decoded(config))
+        found = _decoded(config)
+        if not isinstance(found, StackConfig):
+            raise TypeError(f"a {type(found).__name__}")
+        return found
     except (ValueError, KeyError, TypeError) as error:
         got = f"no config ({type(error).__name__}: {error})"
         remedy = "write it anew with save_config, with this version of attn_jax"
@@ -79,13 +94,22 @@ def load_decoder(
       CheckpointMismatchError: the parameters are not those of such a Decoder; all that
         differs is listed.
     """
+    return restore(checkpoints, lambda: Decoder(config, rngs=nnx.Rngs(0)), step=step)
+
+
+def restore(
+    checkpoints: str | os.PathLike[str],
+    build: Callable[[], Any],
+    *,
+    step: int | None = None,
+) -> Any:
+    """What `build` makes, with the parameters of a run; no initial value is drawn."""
     directory = os.fspath(checkpoints)
     if "://" not in directory and not Path(directory).expanduser().is_dir():
         expected = "a directory with numbered checkpoints"
         remedy = "pass that of a run, such as runs/NAME/checkpoints/MODEL"
         fail("checkpoints", repr(directory), expected, remedy, FileNotFoundError)
-    abstract = nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(0)))
-    graph, params = nnx.split(abstract)
+    graph, params = nnx.split(nnx.eval_shape(build))
     with Checkpointer(os.path.expanduser(directory)) as checkpointer:
         return nnx.merge(graph, checkpointer.restore_params(params, step=step))
 

@@ -15,6 +15,7 @@ from typing import Any
 from attn_jax.data import load_vocabulary
 from attn_jax.interop._answers import ByteTokenizer, EvaluatedDecoder, Tokenizer
 from attn_jax.interop.decoder_files import load_config, load_decoder
+from attn_jax.interop.model_files import load_model
 
 __all__ = [
     "ByteTokenizer",
@@ -45,8 +46,8 @@ def harness_model(decoder: Any, tokenizer: Tokenizer, **options: Any) -> Any:
 
 def evaluated_checkpoint(
     checkpoint: str,
-    config: str,
     vocabulary: str,
+    config: str | None = None,
     *,
     step: int | None = None,
     prefix_id: int | None = None,
@@ -56,13 +57,17 @@ def evaluated_checkpoint(
 
     Args:
       checkpoint: the directory with a run's checkpoints.
-      config: the decoder's, as `load_config` takes it: a file or a preset.
       vocabulary: a file that `Vocabulary.save` wrote, or "bytes", of which a line end
         is the prefix.
+      config: the decoder's, as `load_config` takes it: a file or a preset. None: the
+        checkpoint is a directory that `load_model` reads.
       step: of the checkpoint; None is the latest.
       prefix_id, batch_size: as for `EvaluatedDecoder`.
     """
-    decoder = load_decoder(checkpoint, load_config(config), step=step)
+    if config is None:
+        decoder = load_model(checkpoint)
+    else:
+        decoder = load_decoder(checkpoint, load_config(config), step=step)
     tokenizer: Tokenizer
     if vocabulary == "bytes":
         tokenizer = ByteTokenizer()
