@@ -7,13 +7,18 @@ A run with several seeds stands beside one with a single seed, and so does one t
 names itself otherwise than by its preset.
 """
 
+import argparse
 import importlib
 import json
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from experiments.common.errors import UserError, fail
+from experiments.common.interrupts import complain
+from experiments.common.workdir import read_json
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "docs" / "results"
@@ -40,7 +45,10 @@ def report(sources: Path = SOURCES) -> str:
 def take(workdir: Path) -> None:
     """Copy the results of a run to docs, and draw its figures there."""
     source = workdir / "results.json"
-    results = json.loads(source.read_text(encoding="utf-8"))
+    results = read_json(source)
+    if results is None:
+        expected = "the directory of a finished run, with its results.json"
+        fail("RUN", str(workdir), expected, "pass runs/EXPERIMENT/PRESET")
     copy = SOURCES / results["experiment"] / f"{_title(results)}.json"
     copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, copy)
@@ -95,8 +103,26 @@ def _claims_table(caution: str, claims: list[Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        take(Path(argument))
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page and return the exit code; 2 is a run that isn't there."""
+    what, _, more = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.report",
+        description=what,
+        epilog=more,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="directory of a run")
+    runs = parser.parse_args(arguments).runs
+    try:
+        for run in runs:
+            take(Path(run))
+    except (UserError, ValueError, OSError) as error:
+        return complain(error, 2)
     REPORT.write_text(report(), encoding="utf-8")
     print(REPORT.relative_to(ROOT))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,15 +1,16 @@
 """The command line of an experiment: a preset, then fields of its config."""
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import tyro
 
-from experiments.common.errors import fail
-from experiments.common.mesh import HELP, split_mesh
+from experiments.common.errors import check_name, fail
+from experiments.common.help_page import help_page
+from experiments.common.mesh import split_mesh
 
+HELP = {"-h", "--help", "-H", "--help-verbose"}
 Config = TypeVar("Config")
 
 
@@ -23,23 +24,18 @@ def parse(
 ) -> Config:
     """The config that a command line asks for; its numbers are not checked yet."""
     preset, fields = split(split_mesh(arguments)[1], default)
-    if preset not in presets:
-        near = difflib.get_close_matches(preset, presets, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        remedy = (
-            f"{hint}name a preset first, then fields: {program} {default} --steps 9"
-        )
-        fail("preset", repr(preset), f"one of {', '.join(presets)}", remedy)
-    description = (
-        f"{purpose} Presets: {', '.join(presets)}; one may come first, before the "
-        f"options. Defaults below are those of {preset!r}. {HELP}"
+    check_name(
+        "preset",
+        preset,
+        presets,
+        remedy=f"name a preset first, then fields: {program} {default} --steps 9",
     )
+    config = presets[preset]
+    if HELP & set(fields):
+        print(help_page(config, presets, default, program, purpose), end="")
+        raise SystemExit(0)
     return tyro.cli(
-        type(presets[preset]),
-        default=presets[preset],
-        args=fields,
-        prog=f"{program} [preset]",
-        description=description,
+        type(config), default=config, args=fields, prog=f"{program} [preset]"
     )
 
 
@@ -79,11 +75,8 @@ def check_names(
     if not names:
         fail(field, "none", f"at least one of {expected}", "name one")
     for name in names:
-        if name not in known and not re.fullmatch(pattern, name):
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            remedy = f"{hint}name one of these"
-            fail(field, repr(name), f"one of {expected}", remedy)
+        if not re.fullmatch(pattern, name):
+            check_name(field, name, known, described=described)
     if twice := sorted({name for name in names if list(names).count(name) > 1}):
         fail(field, f"{twice} twice", "each once", f"use {repeats} to repeat")
 

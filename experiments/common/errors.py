@@ -1,7 +1,9 @@
 """Mistakes that the person at the command line can put right."""
 
+import difflib
 import errno
 import os
+from collections.abc import Iterable
 from typing import NoReturn
 
 _ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -15,6 +17,27 @@ class UserError(Exception):
 
 def fail(argument: str, got: object, expected: str, remedy: str) -> NoReturn:
     raise UserError(f"{argument}: got {got}; expected {expected}; {remedy}")
+
+
+def check_name(
+    argument: str,
+    name: str,
+    known: Iterable[str],
+    *,
+    described: str = "",
+    remedy: str = "name one of these",
+) -> None:
+    """Raise for a name that isn't known, with the nearest one.
+
+    Args:
+      described: what else is taken, in words that follow the known names.
+    """
+    known = list(known)
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    fail(argument, repr(name), f"one of {', '.join(known)}{described}", hint + remedy)
 
 
 def of_the_system(error: OSError, workdir: object) -> UserError:

@@ -16,10 +16,10 @@ and beside each overlap that of random spaces, r / n. Maps have a ridge of `ridg
 the mean variance. Up to n = 32, scores are also selected from whole matrices, of which
 any may tell of any other: for longer ones a covariance would have n⁴ numbers.
 
-    preset   models                              sequences        hardware   minutes
-    smoke    random, on bytes                    24 of 16         2 cores    under 1
-    default  those named by --models             1000 of 128      1 core     3 a model
-    short    those named by --models             1000 of 32       1 core     2 a model
+    preset   models                     sequences             hardware   minutes
+    smoke    random, on bytes           24 of 16 tokens       2 cores    under 1
+    default  those named by --models    1000 of 128 tokens    1 core     3 a model
+    short    those named by --models    1000 of 32 tokens     1 core     2 a model
 
 Commands.
 

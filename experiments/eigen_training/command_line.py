@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from experiments.common import command_line
 from experiments.common.command_line import at_least, check_names, option
-from experiments.common.errors import fail
+from experiments.common.errors import check_name, fail
 from experiments.eigen_training.config import KINDS, PRESETS, TrainingConfig
 
 PROGRAM = "python -m experiments.eigen_training"
@@ -29,8 +29,7 @@ def check(config: TrainingConfig) -> None:
     at_least(config, 1, "steps", "seeds", "checkpoint_every", "log_every", "eval_every")
     at_least(config, 1, "batch_size", "held_out", "statistics", "num_layers", "d_ff")
     at_least(config, 4, "length")
-    if config.task not in TASKS:
-        fail("--task", repr(config.task), " or ".join(TASKS), "pass one of these")
+    check_name("--task", config.task, TASKS)
     described = ", or fixed-K, learnt-K, shared-K with a number K of scores"
     check_names(
         "--models", config.models, ("full",), pattern=PATTERN, described=described

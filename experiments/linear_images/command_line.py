@@ -6,7 +6,7 @@ from dataclasses import replace
 from attn_jax.nn import MECHANISMS
 from experiments.common import command_line
 from experiments.common.command_line import at_least, check_names, option
-from experiments.common.errors import fail
+from experiments.common.errors import check_name, fail
 from experiments.common.lsh import DESCRIBED, HASHES
 from experiments.linear_images.config import PRESETS, ImagesConfig
 from experiments.linear_images.heads import HEADS
@@ -48,12 +48,8 @@ def check(config: ImagesConfig) -> None:
         described=DESCRIBED,
         repeats="another --seed and --workdir",
     )
-    if config.head not in HEADS:
-        names = " or ".join(HEADS)
-        fail("--head", repr(config.head), names, "pass one of these")
-    if config.optimizer not in OPTIMIZERS:
-        names = " or ".join(OPTIMIZERS)
-        fail("--optimizer", repr(config.optimizer), names, "pass one of these")
+    check_name("--head", config.head, HEADS)
+    check_name("--optimizer", config.optimizer, OPTIMIZERS)
     if config.levels > 256:
         fail("--levels", config.levels, "at most 256, a byte", "pass fewer")
     if not 0 <= config.seed < 2**32:

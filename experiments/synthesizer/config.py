@@ -26,6 +26,11 @@ rows of one size.) What is not trained is not counted.
     heads               random and dense with 2, 4, 8, 16 heads       15
     speed               a layer's time and memory against length      3
     smoke               two rows on bytes, a few steps                under 1
+    lm1b                the billion words in 32,000 pieces            GPU or TPU
+    cnn-dailymail       summaries of articles                         GPU or TPU
+    glue-*              a task of GLUE: cola, sst2, mrpc, qqp, ...    GPU or TPU
+    superglue-*         a task of SuperGLUE: boolq, cb, copa, ...     GPU or TPU
+    ag-news, imdb       topics of news, opinions of films             GPU or TPU
 
 Commands.
 

@@ -227,7 +227,7 @@ def test_nan_while_writing_ends_with_code_1(
         (["--mechanisms", "lsh-0"], ["mechanisms: got 'lsh-0'", "or lsh-N with"]),
         (["--mechanisms", "linear", "linear"], ["['linear'] twice"]),
         (["--optimizer", "sgd"], ["--optimizer: got 'sgd'; expected adamw or radam"]),
-        (["--head", "softmax"], ["--head: got 'softmax'; expected logistics or"]),
+        (["--head", "softmax"], ["--head: got 'softmax'; expected one of logistics,"]),
         (["--levels", "257"], ["--levels: got 257; expected at most 256"]),
         (["--levels", "1"], ["--levels: got 1"]),
         (["--levels", "17"], ["pixel of 177; expected 0 to 16, by --levels 17"]),
