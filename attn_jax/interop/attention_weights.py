@@ -142,7 +142,7 @@ def from_flax(params: Mapping[str, Any], **changes: Any) -> Attention:
             "features of a head)"
         )
     m, h, d = kernel.shape
-    g = np.shape(parts["key"].get("kernel"))[1:2]
+    g = np.shape(parts["key"].get("kernel", ()))[1:2]
     config = _config(
         kernel,
         d_model=m,
@@ -190,9 +190,8 @@ def _layer(config: AttentionConfig, parts: Parts) -> Attention:
         for name, part in parts.items()
         for leaf, x in part.items()
     }
-    expected = {
-        path: x.shape for path, x in flatten_dict(nnx.to_pure_dict(state)).items()
-    }
+    params: dict[Any, Any] = flatten_dict(nnx.to_pure_dict(state))
+    expected = {path: x.shape for path, x in params.items()}
     if {path: x.shape for path, x in found.items()} != expected:
         other = [
             f"{'.'.join(map(str, path))} of shape {shape}"
@@ -222,7 +221,7 @@ def _check_exact(x: np.ndarray, config: AttentionConfig) -> None:
 
 
 def _parts(attention: Attention) -> Parts:
-    params = flatten_dict(nnx.to_pure_dict(nnx.state(attention)))
+    params: dict[Any, Any] = flatten_dict(nnx.to_pure_dict(nnx.state(attention)))
     leaves = ("kernel", "bias") if attention.config.use_bias else ("kernel",)
     return {
         name: {leaf: np.asarray(params[(*path, leaf)]) for leaf in leaves}

@@ -134,8 +134,8 @@ def _load(directory: Path, *, rngs: nnx.Rngs | None = None, **changes: Any) -> A
     config = replace(read_config(directory / CONFIG), **changes)
     arrays = read_weights(directory)
     graph, state = nnx.split(nnx.eval_shape(lambda: _build(config)))
-    expected = _named(nnx.to_pure_dict(state))
-    wrong = _differences(expected, arrays)
+    params: dict[Any, Any] = flatten_dict(nnx.to_pure_dict(state))
+    wrong = _differences({_name(path): x for path, x in params.items()}, arrays)
     if wrong:
         raise ValueError(
             f"{os.fspath(directory / WEIGHTS)}: got {'; '.join(wrong[:5])}"
@@ -144,7 +144,7 @@ def _load(directory: Path, *, rngs: nnx.Rngs | None = None, **changes: Any) -> A
         )
     found = {
         path: jnp.asarray(arrays[_name(path)], value.dtype)
-        for path, value in flatten_dict(nnx.to_pure_dict(state)).items()
+        for path, value in params.items()
     }
     nnx.replace_by_pure_dict(state, unflatten_dict(found))
     return nnx.merge(graph, state)
@@ -152,22 +152,16 @@ def _load(directory: Path, *, rngs: nnx.Rngs | None = None, **changes: Any) -> A
 
 def _save(model: Any, directory: str | PathLike[str]) -> None:
     path = made(directory)
-    arrays = {
-        name: np.asarray(value)
-        for name, value in _named(nnx.to_pure_dict(nnx.state(model))).items()
-    }
+    params: dict[Any, Any] = flatten_dict(nnx.to_pure_dict(nnx.state(model)))
+    arrays = {_name(path): np.asarray(value) for path, value in params.items()}
     # The config first: it raises for what it can't say.
     save_config(model.config, path / CONFIG)
     _safetensors.write(path / WEIGHTS, arrays)
 
 
 def _name(path: tuple[Any, ...]) -> str:
+    """A parameter's attributes with dots between."""
     return ".".join(map(str, path))
-
-
-def _named(params: Any) -> dict[str, Any]:
-    """Parameters by their attributes with dots between."""
-    return {_name(path): value for path, value in flatten_dict(params).items()}
 
 
 def _differences(expected: dict[str, Any], arrays: dict[str, Any]) -> list[str]:

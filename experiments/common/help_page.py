@@ -62,11 +62,12 @@ def help_page(
     """
     experiment = listing.find(program.rpartition(".")[2])
     rows = experiment.presets if experiment else []
-    named = ", ".join(presets)
+    others = [name for name in presets if name not in {row.name for row in rows}]
+    named = _wrapped(f"  by name: {', '.join(others)}", 4) if others else []
     parts = [
         f"usage: {program} [preset] [--field value ...]",
         textwrap.fill(purpose, WIDTH),
-        "\n".join([*_wrapped(f"presets: {named}", 2), *listing.lines(rows, default)]),
+        "\n".join(["presets:", *listing.lines(rows, default), *named]),
         f"Defaults below are those of {config.preset!r}.",
     ]
     for topic, names in by_topic(config).items():
@@ -118,7 +119,7 @@ def _option(config: Any, name: str) -> list[str]:
     text = documented(type(config)).get(name, "")
     if value not in (None, ()):
         text += f" (default: {_shown_value(value)})"
-    body = textwrap.wrap(text, WIDTH - INDENT)
+    body = textwrap.wrap(text, WIDTH - INDENT, break_on_hyphens=False)
     if len(heading) + 2 <= INDENT and body:
         heading = f"{heading:{INDENT}}{body.pop(0)}"
     return [heading, *(" " * INDENT + line for line in body)]
@@ -163,4 +164,6 @@ def _shown_value(value: Any) -> str:
 
 
 def _wrapped(text: str, indent: int) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent=" " * indent)
+    return textwrap.wrap(
+        text, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False
+    )

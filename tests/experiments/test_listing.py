@@ -55,8 +55,8 @@ def test_every_preset_is_in_the_table_of_its_experiment(name):
         assert fnmatch.filter(presets, one), one
     assert said.shows
     assert all(row.what and row.hardware for row in said.presets)
-    assert module.DEFAULT == said.default
-    assert module.PROGRAM == f"python -m experiments.{name}"
+    assert said.default == module.DEFAULT
+    assert f"python -m experiments.{name}" == module.PROGRAM
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -52,7 +52,7 @@ def forms(x):
             "is_causal": True,
         },
         "dense": {"mask": nnx.combine_masks(causal, padding)},
-        "one for all": {"mask": causal[0]},
+        "one for all": {"mask": causal[:1]},
         "other keys": {"inputs_k": x[:, :3], "is_causal": True},
     }
 
@@ -206,7 +206,11 @@ ERRORS = {
         r"linear attention cannot honour dense.*mask=real\[:, None, None, :\]",
     ),
     "dropout of weights": (
-        call(options={"dropout_rate": 0.1}, deterministic=False),
+        call(
+            options={"dropout_rate": 0.1, "keep_rngs": False},
+            deterministic=False,
+            rngs=nnx.Rngs(0),
+        ),
         "dropout_rate: got 0.1 for attention weights; expected 0.*nnx.Dropout",
     ),
     "weights to look at": (

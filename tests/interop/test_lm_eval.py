@@ -14,8 +14,10 @@ from attn_jax.data import Vocabulary
 from attn_jax.interop import lm_eval as adapter
 from attn_jax.interop._scores import Span, by_length, windows
 from attn_jax.interop.decoder_files import save_config
+from attn_jax.interop.model_files import save_model
 from attn_jax.models import Decoder, DecoderConfig
 from attn_jax.train import Checkpointer, adamw, init_train_state
+from tests.interop.test_gpt2 import assert_same
 
 LENGTH, NEWLINE = 24, 10
 CONFIG = DecoderConfig(
@@ -328,6 +330,9 @@ def test_the_harness_computes_the_scores_of_a_checkpoint_as_by_hand(
         bootstrap_iters=0,
     )["results"]
     assert "torch" not in sys.modules
+    save_model(decoder, tmp_path / "exported")
+    exported = adapter.evaluated_checkpoint(str(tmp_path / "exported"), "bytes")
+    assert_same(exported.decoder, decoder)
 
     right, right_norm, nats, size = 0, 0, 0.0, 0
     for each in QUESTIONS:

@@ -30,7 +30,7 @@ SIZES = {
     "vocab_size": 11,
     "max_length": 5,
     "num_layers": 2,
-    "d_model": 6,
+    "d_model": 8,
     "num_heads": 2,
 }
 MIXTURE = nn.MixtureSynthesizer(
@@ -62,7 +62,10 @@ KINDS = {
 
 
 def model(name):
-    config = CONFIGS[name]
+    return built(CONFIGS[name])
+
+
+def built(config):
     return filled(lambda: KINDS[type(config)](config, rngs=nnx.Rngs(0)))
 
 
@@ -153,14 +156,11 @@ ERRORS = {
             ),
         ),
         r"got x, which has no place; embedding.embedding of shape \(3, 6\) in place of "
-        r"\(11, 6\); expected",
+        r"\(11, 8\); expected",
     ),
     "a function without a name": (
         lambda d: model_files.save_model(
-            Decoder(
-                replace(CONFIGS["shared map"], mechanism=nn.Linear(feature_map=abs)),
-                rngs=nnx.Rngs(0),
-            ),
+            built(replace(CONFIGS["shared map"], mechanism=nn.Linear(feature_map=abs))),
             d,
         ),
         "config.mechanism.feature_map: got <built-in function abs>",
