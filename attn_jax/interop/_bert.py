@@ -43,7 +43,7 @@ def encoder_config(config: Mapping[str, Any], names: set[str]) -> EncoderConfig:
     Raises:
       ValueError: a model of another kind.
     """
-    check_type(config, "bert")
+    check_type(config, "bert", "BERT")
     positions = config.get("position_embedding_type", "absolute")
     tied = config.get("tie_word_embeddings", True)
     decodes = config.get("is_decoder", False)

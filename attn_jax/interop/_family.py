@@ -153,13 +153,13 @@ class Family:
         return path[-1] == "kernel" and self.out_first(path)
 
 
-def check_type(config: Mapping[str, Any], wanted: str) -> None:
-    """Raises for a model of another family, with what is known."""
+def check_type(config: Mapping[str, Any], wanted: str, title: str) -> None:
+    """Raises for a model of another family than `title`, with what is known."""
     kind = config.get("model_type", wanted)
     if kind != wanted:
         refuse(
             f"model_type {kind!r}",
-            f"{wanted!r}; known are "
+            f"{wanted!r}, of the {title} family; known are "
             + ", ".join(f"{name!r} ({reader})" for name, reader in KNOWN.items())
             + ", and what save_model wrote (load_model)",
         )

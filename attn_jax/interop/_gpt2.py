@@ -48,7 +48,7 @@ def decoder_config(config: Mapping[str, Any], names: set[str]) -> DecoderConfig:
     Raises:
       ValueError: a model of another kind.
     """
-    check_type(config, "gpt2")
+    check_type(config, "gpt2", "GPT-2")
     wrong = [name for name in PLAIN if config.get(name, PLAIN[name]) != PLAIN[name]]
     if wrong:
         got = ", ".join(f"{name} {config[name]}" for name in wrong)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from experiments.common import command_line
 from experiments.common.command_line import at_least
-from experiments.common.errors import fail
+from experiments.common.errors import check_name, fail
 from experiments.compare.command_line import check_numbers
 from experiments.exclusive.config import PRESETS, Study, TrainingStudy
 from experiments.exclusive.rows import SIZES
@@ -22,8 +22,7 @@ def parse(arguments: Sequence[str]) -> Study:
     if isinstance(config, TrainingStudy):
         check_numbers(config)
         at_least(config, 0, "similarity")
-        if config.size not in SIZES:
-            fail("--size", repr(config.size), f"one of {', '.join(SIZES)}", "name one")
+        check_name("--size", config.size, SIZES)
         return config
     at_least(config, 1, "tokens", "head_dim", "rounds", "step_layers", "step_batch")
     at_least(config, 0, "step_length")
@@ -34,6 +33,5 @@ def parse(arguments: Sequence[str]) -> Study:
     if any(width % config.head_dim for width in config.widths):
         got = f"{config.widths} with --head-dim {config.head_dim}"
         fail("--widths", got, "multiples of head_dim", "pass others")
-    if config.dtype not in ("float32", "bfloat16"):
-        fail("--dtype", repr(config.dtype), "float32 or bfloat16", "name one")
+    check_name("--dtype", config.dtype, ("float32", "bfloat16"))
     return config

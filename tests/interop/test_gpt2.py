@@ -169,8 +169,8 @@ def with_config(directory, **changes):
 ERRORS = {
     "a model of another kind": (
         lambda d: with_config(d, model_type="llama"),
-        r"model_type 'llama'; expected 'gpt2'; known are 'bert' \(load_encoder\), "
-        r"'gpt2' \(load_decoder\), and what save_model wrote \(load_model\)",
+        r"model_type 'llama'; expected 'gpt2', of the GPT-2 family; known are 'bert' "
+        r"\(load_encoder\), 'gpt2' \(load_decoder\), and what save_model wrote",
     ),
     "another scale": (
         lambda d: with_config(d, scale_attn_by_inverse_layer_idx=True),
@@ -196,7 +196,7 @@ ERRORS = {
     ),
     "another width": (
         lambda d: with_config(d, n_inner=20),
-        r"h.0.mlp.c_fc.weight: got shape \(12, 48\); expected \(12, 20\)",
+        r"h.0.mlp.c_proj.weight: got shape \(48, 12\); expected \(20, 12\)",
     ),
     "a joined array that is no three": (
         lambda d: huggingface.load_decoder(
