@@ -13,6 +13,8 @@ from typing import Any
 import tyro
 
 from experiments.common import listing
+from experiments.common.mesh import HELP as MESH
+from experiments.common.places import HELP as HOSTS
 
 WIDTH = 88
 INDENT = 26
@@ -27,6 +29,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
         *("size", "num_layers", "d_model", "num_heads", "head_dim", "d_ff"),
         *("positions", "norm_placement", "use_bias", "activation", "pooling"),
         *("embedding_scale", "dropout_rate", "bucket_size", "head", "mixtures"),
+        *("remat", "causal", "dtype"),
     ),
     "training": (
         *("steps", "copy_steps", "text_steps", "batch_size", "max_tokens"),
@@ -73,6 +76,8 @@ def help_page(
     for topic, names in by_topic(config).items():
         options = [line for name in names for line in _option(config, name)]
         parts.append("\n".join([f"{topic}:", *options]))
+    beside = [line for text in (MESH, HOSTS) for line in _wrapped(f"  {text}", 4)]
+    parts.append("\n".join(["where it runs:", *beside]))
     return "\n\n".join([*parts, "-h, --help: show this and exit"]) + "\n"
 
 

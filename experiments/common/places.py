@@ -6,6 +6,11 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+HELP = (
+    "--hosts 2 --host 0 --coordinator ADDRESS:PORT is one of several hosts; a lost one "
+    "ends the others after --host-timeout SECONDS (docs/hosts.md)."
+)
+
 
 def place_of(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """What `attn_jax.train.hosts.joined` is told, and the rest of a command line.

@@ -9,11 +9,12 @@ The model and the recipe are those of Zhai 2026, table 1: 32 layers of width 2,5
 heads of 128, 256 sequences of 2,048 tokens a step; blocks are recomputed in the
 backward pass, and parameters in float32 computed with in bfloat16.
 
-Command.     python -m experiments.scaling
-Hardware.    one core of a CPU, 6 GB of memory
-Minutes.     about 2 on an idle core
-Expected.    the state of 32.2 GB is cut by the devices along fsdp; 64 devices need
-             between a fifth and a tenth of what 8 need
+    preset    what                                         hardware         minutes
+    smoke     a small model for 2 and 4 devices            1 core           under 1
+    pods      2.7 billion parameters for 8 to 512 devices  1 core, 6 GB     2
+
+Expected: the state of 32.2 GB is cut by the devices along fsdp; 64 devices need between
+a fifth and a tenth of what 8 need.
 
 A preset comes first on the command line, then whatever is to differ from it:
 
