@@ -19,9 +19,23 @@ from attn_jax.data.vocabulary import import_tokenizers
 from attn_jax.interop import _directory
 from attn_jax.interop._bert import BERT
 from attn_jax.interop._directory import TOKENIZER, existing, made
+from attn_jax.interop._family import CONFIG, WEIGHTS
 from attn_jax.interop._gpt2 import GPT2
 from attn_jax.models import Decoder, Encoder
 from attn_jax.nn._checks import check_sizes
+
+__all__ = [
+    "CONFIG",
+    "TOKENIZER",
+    "WEIGHTS",
+    "Encoded",
+    "Tokenizer",
+    "load_decoder",
+    "load_encoder",
+    "load_tokenizer",
+    "save_decoder",
+    "save_encoder",
+]
 
 
 def load_encoder(
