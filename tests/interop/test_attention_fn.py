@@ -105,13 +105,11 @@ def test_decoding_in_flax_equals_the_full_pass(function):
 
 
 N, R = 7, 2
-LOGITS = normal(1, H, N, N)
-R1, R2 = normal(2, 2, H, N, R)
-W1, B1, W2, B2 = (
-    normal(3, H, H * D, D),
-    normal(4, H, D),
-    normal(5, H, D, N),
-    normal(6, H, N),
+LOGITS = jnp.asarray(normal(1, H, N, N))
+R1, R2 = jnp.asarray(normal(2, 2, H, N, R))
+W1, B1, W2, B2 = map(
+    jnp.asarray,
+    (normal(3, H, H * D, D), normal(4, H, D), normal(5, H, D, N), normal(6, H, N)),
 )
 
 
@@ -150,8 +148,8 @@ FUNCTIONS = {
     "partial": functools.partial(
         partial_attention,
         selected=jnp.array([0, 1]),
-        reconstruction=normal(7, H, T, T, 2),
-        offset=normal(8, H, T, T),
+        reconstruction=jnp.asarray(normal(7, H, T, T, 2)),
+        offset=jnp.asarray(normal(8, H, T, T)),
     ),
     "softmax+exclusive": lambda q, k, v, *, mask: exclude_self(
         softmax_attention(q, k, v, mask=mask), v
