@@ -3,7 +3,15 @@
 import importlib
 from types import ModuleType
 
-_LAZY = ("complexity", "eigen", "flops", "mixtures", "similarity", "weights")
+_LAZY = (
+    "complexity",
+    "eigen",
+    "flops",
+    "mixtures",
+    "plots",
+    "similarity",
+    "weights",
+)
 
 __all__ = [*_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]
 
