@@ -10,16 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.figures import redraw
+from attn_jax.analysis import plots
+from experiments.common.figures import mechanism_styles, redraw, save
 from experiments.linear_images.rows import unpacked
 
-COLOURS = {
-    "softmax": "#1f77b4",
-    "linear": "#d95f02",
-    "lsh-1": "#56b4e9",
-    "lsh-4": "#009e73",
-}
-OTHERS = ("#7570b3", "#e7298a", "#66a61e", "#a6761d")
 # Written images that are shown of each model.
 SHOWN = 16
 GAP = 2
@@ -27,34 +21,24 @@ GAP = 2
 
 def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw the figures into a folder, and return their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name, fill in FIGURES.items():
-        paths.append(folder / f"{name}.png")
-        # Around what is drawn: images keep their shape and push names off the edge.
-        fill(results).savefig(paths[-1], dpi=110, bbox_inches="tight")
-    return paths
+    return save({name: fill(results) for name, fill in FIGURES.items()}, folder)
 
 
 def _loss_curves(results: Mapping[str, Any]) -> Any:
     """Bits a dimension on held-out images over updates."""
-    figure = _figure(7.2, 4.0)
-    axes = figure.add_subplot()
-    others = iter(OTHERS * len(results["rows"]))
-    for row in results["rows"]:
-        model, curve = row["model"], row["training"]["curve"]
-        style = {"color": COLOURS.get(model) or next(others), "marker": "."}
-        axes.plot(*zip(*curve, strict=True), label=model, **style)
-    neighbours = results["reference"]["neighbours_bits_per_dim"]
-    style = {"color": "0.5", "linewidth": 0.8, "linestyle": ":"}
+    curves = {row["model"]: [row["training"]["curve"]] for row in results["rows"]}
+    figure, axes = plots.panels()
+    plots.loss_curves(curves, styles=mechanism_styles(curves), axes=axes)
     images = results["images"]
     label = f"table of neighbouring pixels, on {images['counted_images']:,} images"
-    axes.axhline(neighbours, label=label, **style)
-    axes.set_xlabel(f"updates of {results['config']['batch_size']} images")
+    neighbours = results["reference"]["neighbours_bits_per_dim"]
+    axes.axhline(neighbours, label=label, color="0.5", linewidth=1.0, linestyle=":")
     count = min(results["config"]["eval_images"], images["held_out_images"])
-    axes.set_ylabel(f"bits/dim, {count:,} held-out images")
-    axes.legend(frameon=False, fontsize=8)
-    axes.grid(alpha=0.25, linewidth=0.5)
+    axes.set(
+        xlabel=f"updates of {results['config']['batch_size']} images",
+        ylabel=f"bits/dim, {count:,} held-out images",
+    )
+    axes.legend(frameon=False, fontsize=9)
     return figure
 
 
@@ -89,9 +73,11 @@ def _grid(
     """Lines of images, each with its name in front."""
     shape, levels = results["images"]["shape"], results["config"]["levels"]
     width = max(len(texts) for _, texts in lines)
-    figure = _figure(0.9 + 0.9 * width, 0.95 * len(lines))
-    for place, (name, texts) in enumerate(lines):
-        axes = figure.add_subplot(len(lines), 1, place + 1)
+    rows, columns, _ = shape
+    # As high as the images are, once they are as wide as the figure.
+    height = 0.84 * plots.WIDTH * rows / (width * (columns + GAP))
+    figure, places = plots.panels(len(lines), height=height + 0.05)
+    for axes, (name, texts) in zip(np.ravel(places), lines, strict=True):
         axes.imshow(
             _strip(texts, width, shape, levels),
             cmap="gray",
@@ -100,6 +86,7 @@ def _grid(
             interpolation="nearest",
         )
         axes.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=9)
+        axes.grid(visible=False)
         axes.set_xticks([])
         axes.set_yticks([])
         for side in axes.spines.values():
@@ -118,13 +105,6 @@ def _strip(
         image = unpacked(text, list(shape)) / (levels - 1)
         strip[:, begin : begin + columns] = image
     return strip[..., 0] if channels == 1 else strip
-
-
-def _figure(width: float, height: float) -> Any:
-    # A figure without pyplot opens no window, whatever the machine offers.
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 FIGURES = {

@@ -9,25 +9,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from experiments.common.figures import redraw
+import numpy as np
+
+from attn_jax.analysis import plots
+from experiments.common.figures import mechanism_styles, redraw, save
 from experiments.synthesizer.claims import BASES, losses
 from experiments.synthesizer.speed import megabytes, milliseconds
 
-# One colour a family; mixtures are dashed.
-COLOURS = {
-    "softmax": "#1f77b4",
-    "fixed_random": "#999999",
-    "random": "#1b9e77",
-    "factorized_random": "#66a61e",
-    "dense": "#7570b3",
-    "factorized_dense": "#e7298a",
-    "random+dense": "#4d4d4d",
-    "dense+softmax": "#7570b3",
-    "random+softmax": "#1b9e77",
-}
-OTHER = "#a6761d"
-
-Fill = Callable[[Any, Mapping[str, Any]], None]
+Fill = Callable[[Mapping[str, Any]], Any]
 
 
 def figures(results: Mapping[str, Any]) -> dict[str, Fill]:
@@ -44,75 +33,62 @@ def figures(results: Mapping[str, Any]) -> dict[str, Fill]:
 
 def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw the figures into a folder, and return their paths."""
-    # A figure without pyplot opens no window, whatever the machine offers.
-    from matplotlib.figure import Figure
-
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name, fill in figures(results).items():
-        figure = Figure(layout="constrained")
-        fill(figure, results)
-        paths.append(folder / f"{name}.png")
-        figure.savefig(paths[-1], dpi=110)
-    return paths
+    found = figures(results)
+    return save({name: fill(results) for name, fill in found.items()}, folder)
 
 
-def _loss_curves(figure: Any, results: Mapping[str, Any]) -> None:
-    """Validation loss over steps, the mean of all seeds."""
-    figure.set_size_inches(8.2, 4.4)
-    axes = figure.add_subplot()
-    for row in _from_worst_to_best(results):
-        curves = [run["curve"] for run in row["runs"]]
-        steps = [step for step, _ in min(curves, key=len)]
-        columns = zip(*([loss for _, loss in curve] for curve in curves), strict=False)
-        means = [fmean(column) for column in columns]
-        label = f"{row['row']}  {means[-1]:.3f}"
-        axes.plot(steps, means, label=label, marker=".", **_line(row["row"]))
-    axes.set_xlabel("steps")
-    axes.set_ylabel(f"validation loss, {_unit(results)}")
-    _tidy(axes)
-    figure.legend(loc="outside right upper", fontsize=8, frameon=False)
+def _loss_curves(results: Mapping[str, Any]) -> Any:
+    """Validation loss over steps, of every seed and their mean."""
+    names = [row["row"] for row in results["rows"]]
+    # One mechanism with several numbers of heads would look the same.
+    same = any("@" in name for name in names)
+    looks = plots.line_styles(names) if same else mechanism_styles(names)
+    curves, styles = {}, {}
+    for row in results["rows"]:
+        label = f"{row['row']}  {fmean(run['curve'][-1][1] for run in row['runs']):.3f}"
+        curves[label] = [run["curve"] for run in row["runs"]]
+        styles[label] = looks[row["row"]]
+    figure = plots.loss_curves(curves, styles=styles)
+    figure.axes[0].set_ylabel(f"validation loss, {_unit(results)}")
+    return figure
 
 
-def _attention_weights(figure: Any, results: Mapping[str, Any]) -> None:
+def _attention_weights(results: Mapping[str, Any]) -> Any:
     """How often weights of each size occur, a panel a layer, all rows in it."""
-    rows = [
-        (row["row"], run["weights"])
+    rows = {
+        row["row"]: run["weights"]
         for row in results["rows"]
         for run in row["runs"]
         if run.get("weights")
-    ]
-    edges = rows[0][1]["edges"]
-    stacks = [name for name in rows[0][1] if name != "edges"]
-    depth = len(rows[0][1][stacks[0]])
-    figure.set_size_inches(3.6 * depth + 2.2, 3.0 * len(stacks))
-    for line, stack in enumerate(stacks):
-        for layer in range(depth):
-            axes = figure.add_subplot(len(stacks), depth, line * depth + layer + 1)
-            for name, weights in rows:
-                shares = weights[stack][layer]["shares"]
-                # What is below the least edge stands in a bin of its own on the left.
-                shown = [edges[1] / 2, *edges[1:]]
-                axes.stairs(shares, shown, label=name, **_line(name))
-            axes.set_xscale("log", base=2)
-            axes.set_title(f"{stack}, layer {layer + 1}", fontsize=9, loc="left")
-            axes.set_xlabel("attention weight", fontsize=8)
-            axes.set_ylabel("share of the weights", fontsize=8)
-            _tidy(axes)
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", fontsize=8, frameon=False)
+    }
+    edges, *_ = (weights["edges"] for weights in rows.values())
+    first = next(iter(rows.values()))
+    stacks = [name for name in first if name != "edges"]
+    depth = len(first[stacks[0]])
+    figure, places = plots.panels(len(stacks), depth, height=2.6)
+    for i, axes in enumerate(np.ravel(places)):
+        stack, layer = stacks[i // depth], i % depth
+        shares = {
+            name: np.asarray(weights[stack][layer]["shares"])
+            for name, weights in rows.items()
+        }
+        styles = mechanism_styles(shares)
+        plots.weight_distributions(shares, np.asarray(edges), styles=styles, axes=axes)
+        axes.set_title(f"{stack}, layer {layer + 1}", fontsize=10, loc="left")
+    plots.legend(figure)
+    return figure
 
 
-def _heads(figure: Any, results: Mapping[str, Any]) -> None:
+def _heads(results: Mapping[str, Any]) -> Any:
     """What rows are ordered by, over the number of heads; bars span the seeds."""
-    figure.set_size_inches(5.6, 3.8)
-    axes = figure.add_subplot()
+    figure, axes = plots.panels()
     study = results["study"]
     families: dict[str, list[tuple[int, list[float]]]] = {}
     for row in results["rows"]:
         name, at, heads = row["row"].partition("@")
         number = int(heads) if at else results["config"]["num_heads"]
         families.setdefault(name, []).append((number, [*losses(row, study).values()]))
+    styles = mechanism_styles(families)
     for name, points in families.items():
         points.sort()
         means = [fmean(values) for _, values in points]
@@ -121,54 +97,32 @@ def _heads(figure: Any, results: Mapping[str, Any]) -> None:
             [max(v) - mean for mean, (_, v) in zip(means, points, strict=True)],
         ]
         heads = [number for number, _ in points]
-        style = {**_line(name), "marker": "o", "capsize": 3}
-        axes.errorbar(heads, means, yerr=ends, label=name, **style)
+        axes.errorbar(heads, means, yerr=ends, label=name, capsize=3, **styles[name])
     axes.set_xscale("log", base=2)
-    axes.set_xlabel("heads")
-    axes.set_ylabel(BASES[study].title)
-    axes.legend(fontsize=8, frameon=False)
-    _tidy(axes)
+    axes.set(xlabel="heads", ylabel=BASES[study].title)
+    plots.legend(figure)
+    return figure
 
 
-def _time_and_memory(figure: Any, results: Mapping[str, Any]) -> None:
+def _time_and_memory(results: Mapping[str, Any]) -> Any:
     """Milliseconds and temporary megabytes over the length, forward and backward."""
-    figure.set_size_inches(9.4, 4.0)
-    both = figure.subplots(1, 2)
+    figure, both = plots.panels(1, 2)
     panels = ((milliseconds, "milliseconds"), (megabytes, "temporary MB"))
+    styles = mechanism_styles(row["row"] for row in results["rows"])
     for axes, (measure, title) in zip(both, panels, strict=True):
         for row in results["rows"]:
-            points = measure(row, "both")
-            style = {**_line(row["row"]), "marker": ".", "label": row["row"]}
-            axes.plot([*points.keys()], [*points.values()], **style)
+            points, name = measure(row, "both"), row["row"]
+            x, y = [*points.keys()], [*points.values()]
+            axes.plot(x, y, label=name, markersize=4, **styles[name])
         axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.set_xlabel("tokens a row")
-        axes.set_ylabel(title)
-        _tidy(axes)
-    handles, labels = both[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", fontsize=8, frameon=False)
-
-
-def _from_worst_to_best(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The order in which curves end, from the top of the figure to its bottom."""
-    study = results["study"]
-    return sorted(results["rows"], key=lambda row: -fmean(losses(row, study).values()))
+        axes.set(yscale="log", xlabel="tokens a row", ylabel=title)
+    plots.legend(figure)
+    return figure
 
 
 def _unit(results: Mapping[str, Any]) -> str:
     units = {"language": "bits per byte", "translation": "nats a piece"}
     return units.get(results["study"], "nats an example")
-
-
-def _line(row: str) -> dict[str, Any]:
-    style = "--" if "+" in row else "-"
-    colour = COLOURS.get(row.partition("@")[0], OTHER)
-    return {"color": colour, "linestyle": style, "linewidth": 1.3}
-
-
-def _tidy(axes: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25, linewidth=0.5)
 
 
 if __name__ == "__main__":

@@ -111,10 +111,8 @@ def test_a_curve_says_on_how_many_images_it_is(whole):
     (axes,) = plot.FIGURES["loss_curves"](results).axes
     assert axes.get_ylabel() == "bits/dim, 8 held-out images"
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels == [
-        *("softmax", "linear"),
-        "table of neighbouring pixels, on 1,000 images",
-    ]
+    assert labels[-1] == "table of neighbouring pixels, on 1,000 images"
+    assert sorted(labels[:-1]) == ["linear", "softmax"]
 
 
 def stop_at(patch, owner, name, number):
