@@ -24,8 +24,8 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help demo bench test lint format types pytest smoke peers contract mutations \
-	survive constraints python environment-test environment-experiments \
-	environment-peers clean
+	survive notebooks lab constraints python environment-test environment-experiments \
+	environment-notebooks environment-peers clean
 
 help: ## list the targets
 	@echo "make TARGET [PYTHON=python3.12]"
@@ -74,6 +74,12 @@ survive: environment-test ## kill a training 20 times, lose a host: nothing is l
 	$(PY) -m tests.survive
 	$(PY) -m tests.hosts
 
+notebooks: python ## write notebooks/*.ipynb anew from their scripts, without outputs
+	$(PYTHON) tools/notebooks.py
+
+lab: environment-notebooks ## open the notebooks in JupyterLab
+	$(PY) -m jupyterlab notebooks
+
 constraints: environment-test ## pin the versions again, on every Python
 	$(PY) tools/pin.py
 
@@ -88,7 +94,7 @@ python:
 		echo "Name another one: make $(or $(MAKECMDGOALS),demo) PYTHON=python3.12" >&2; \
 		exit 1; }
 
-environment-test environment-experiments: environment-%: python
+environment-test environment-experiments environment-notebooks: environment-%: python
 	@$(PYTHON) tools/environment.py $(EXACT) $(VENV) $*
 
 environment-peers: python
