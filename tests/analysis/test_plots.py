@@ -82,8 +82,9 @@ def tick_labels(axis):
     """Those that are in view."""
     low, high = sorted(axis.get_view_interval())
     ticks = axis.get_major_ticks() if axis.axes.get_visible() else []
-    found = [t.label1 for t in ticks if low <= t.get_loc() <= high]
-    return [text for text in found if text.get_text()]
+    seen = [tick for tick in ticks if low <= tick.get_loc() <= high]
+    found = [text for tick in seen for text in (tick.label1, tick.label2)]
+    return [text for text in found if text.get_visible() and text.get_text()]
 
 
 def texts(figure):
