@@ -1,6 +1,7 @@
 """Several hosts, as real processes: one order of rows, and nobody waits for ever."""
 
 import shutil
+import signal
 
 import pytest
 
@@ -47,14 +48,16 @@ def test_a_host_with_fewer_batches_does_not_hang_the_others(tmp_path):
     one, two = several.start(
         tmp_path / "uneven", 2, several.STEPS, (1, "ends early"), plain=True
     )
-    for ended, other in ((one, 1), (two, 0)):
-        assert ended.code == 1, ended.said
-        assert several.named(ended, other), ended.said
+    assert one.code == 1, one.said
     assert one.seconds < 2 * several.TIMEOUT
+    assert several.named(one, 1), one.said
     assert "run, step 6: host 1 is not there (it was last at saving step 5" in one.said
-    assert "saving step 5" in two.said
-    assert "host 0 " in two.said
-    assert "(it was last at run, step 6)" in two.said
+    # All talk through host 0: where it has left already, JAX ends host 1 with a signal.
+    assert two.code in (1, -signal.SIGABRT), two.said
+    assert several.named(two, 0), two.said
+    if two.code == 1:
+        assert "saving step 5" in two.said
+        assert "(it was last at run, step 6)" in two.said
 
 
 @pytest.mark.parametrize(
