@@ -26,7 +26,7 @@ to 1,024 bytes at 1,024 a batch; `accelerator` goes from 256 to 4,096 at 65,536.
     study               what                                          minutes on 1 core
     main                sa and xsa, 5 seeds, with the similarity
                         of values, outputs and own values             13
-    ablations           everything else, 3 seeds                      21
+    ablations           everything else, 5 seeds                      34
     overhead            a block's time and memory, and a step's       3
     smoke               a few steps of each kind                      under 1
     accelerator         30 million parameters, lengths to 4,096       one accelerator
@@ -211,15 +211,16 @@ PRESETS: dict[str, Study] = {
         rows=(
             *("sa", "xsa"),
             *both("size=0.4m"),
-            *both("rate=4e-3", "rate=1.6e-2"),
+            *both("rate=2e-3", "rate=8e-3"),
             *both(*(f"length={n}" for n in (64, 128, 512, 1024))),
             *both("sinks=1", "sinks=4"),
             *("xsa@gate=tanh", "xsa@gate=sigmoid"),
             *("xsa@layers=first1", "xsa@layers=last1"),
         ),
-        seeds=3,
+        seeds=5,
         similarity=0,
         steps=300,
+        learning_rate=4e-3,
         batch_size=4,
         checkpoint_every=300,
         eval_every=300,
