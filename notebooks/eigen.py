@@ -46,13 +46,13 @@ n = 32  # tokens
 # %%
 d, layers = 16, 2
 rng = np.random.default_rng(0)
-places = 0.8 * np.asarray(sinusoidal_positions(n, d))[:, None]  # t h d, one head
+places = 1.5 * np.asarray(sinusoidal_positions(n, d))[:, None]  # t h d, one head
 
 
 def draw(count):
     """Queries and keys of some sequences: layer, q or k, b t h d."""
     amount = rng.normal(1.0, 0.4, size=(layers, 2, count, 1, 1, d))
-    noise = 0.5 * rng.normal(size=(layers, 2, count, n, 1, d))
+    noise = 0.3 * rng.normal(size=(layers, 2, count, n, 1, d))
     return (amount * places + noise).astype(np.float32)
 
 

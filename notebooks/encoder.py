@@ -144,11 +144,9 @@ figure
 # ## What its heads attend to
 
 # %%
-encoder = list(encoders.values())[-1]
+pieces = list(batches(list(encoders.values())[-1]))
 n = len(words)
-some = None if types is None else jnp.asarray(types[:1, :n])
-logits = encoder.attention_logits(jnp.asarray(tokens[:1, :n]), types=some)
-weights = jax.nn.softmax(logits[:, 0])
+weights = jax.nn.softmax(pieces[0].scores[:, 0, :, :n, :n])
 plots.head_grid(weights)
 
 # %%
@@ -161,10 +159,9 @@ plots.attention_map(weights[0, 0], queries=words)
 # the texts, judged on the other half. Beside it what as many components would leave.
 
 # %%
-half = len(texts) // 2 // 32 * 32
+half = len(pieces) // 2
 sides = []
-pieces = list(batches(encoder))
-for part in (pieces[: max(half // 32, 1)], pieces[max(half // 32, 1) :] or pieces):
+for part in (pieces[:half], pieces[half:]):
     layers = eigen.score_statistics(part, length=length, of="positions")
     sides.append(layers[len(layers) // 2][0])
 known = [k for k in (1, 2, 4, 8, 16) if k <= length // 2]

@@ -72,8 +72,8 @@ def with_previous(x, ids):
 # %% [markdown]
 # ## The picture
 #
-# How much output i moves with token j: the size of a derivative. In a causal function
-# everything right of the diagonal is 0.
+# How much output i moves with token j: the size of a derivative, relative to the
+# largest. In a causal function everything right of the diagonal is 0.
 
 # %%
 x = jax.random.normal(jax.random.key(0), (1, t, 4))
@@ -81,12 +81,15 @@ x = jax.random.normal(jax.random.key(0), (1, t, 4))
 
 def influence(f):
     derivative = jax.jacobian(lambda x: f(x)[0])(x)[:, :, 0]  # t m s m
-    return np.sqrt(np.sum(np.square(derivative), axis=(1, 3)))
+    size = np.sqrt(np.sum(np.square(derivative), axis=(1, 3)))
+    return size / size.max()
 
 
 functions = (block_mean, normalised, filtered)
 shown = {f.__name__: influence(f) for f in functions[: len(suspects)]}
-plots.head_grid(shown)
+figure = plots.head_grid(shown)
+figure.axes[-1].set_ylabel("influence")
+figure
 
 # %% [markdown]
 # ## The detectors

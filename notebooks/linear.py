@@ -96,8 +96,7 @@ plots.head_grid({name: np.where(visible, w, np.nan) for name, w in maps.items()}
 # %% [markdown]
 # ## How time grows
 #
-# Straight lines of slope 2 and 1 on these scales. Below the crossing softmax is the
-# better choice.
+# With the square of the length, and with the length: slopes of 2 and 1 on these scales.
 
 # %%
 seconds = {"softmax": [], "linear": []}

@@ -107,22 +107,29 @@ assert difference < 1e-3
 # ## Where the parameters lie
 #
 # The matrix that makes queries, one layer's: rows are the width of the model, columns
-# its heads and their features. The number is that of a device that holds the entry.
+# its heads and their features. A piece of it lies on each of the devices it names.
 
 # %%
 leaves = jax.tree_util.tree_leaves_with_path(state.params)
 kernel = next(
     x for path, x in leaves if "query" in jax.tree_util.keystr(path) and x.ndim > 2
 )
-owner = np.zeros(kernel.shape)
+pieces = {}
 for piece in kernel.addressable_shards:
-    owner[piece.index] = np.maximum(owner[piece.index], piece.device.id)
-owner = owner[0].reshape(d_model, -1)
-figure, axes = plots.panels(height=3.0)
-image = axes.imshow(owner, cmap="cividis", aspect="auto")
+    pieces.setdefault(str(piece.index), []).append(piece)
+
+figure, axes = plots.panels(height=2.6)
+owner = np.zeros(kernel.shape[1:])
+for number, same in enumerate(pieces.values(), start=1):
+    owner[same[0].index[1:]] = number
+    y, x = np.argwhere(owner.reshape(d_model, -1) == number).mean(axis=0)
+    devices = ", ".join(str(piece.device.id) for piece in same)
+    axes.text(x, y, f"devices {devices}", ha="center", va="center")
+axes.imshow(
+    owner.reshape(d_model, -1), cmap="Blues", vmin=0, vmax=3 * number, aspect="auto"
+)
 axes.grid(visible=False)
-axes.set(xlabel="heads x features", ylabel="width", title="the highest device")
-figure.colorbar(image, ax=axes, ticks=np.unique(owner), label="device")
+axes.set(xlabel="heads x features", ylabel="width")
 figure
 
 # %% [markdown]

@@ -56,7 +56,7 @@ t = 16
 # alone: only the token itself writes its row. Random doesn't change.
 
 # %%
-h, m, d, changed = 2, 32, 16, 5
+h, m, d, changed = 2, 32, 16, 6
 keys = jax.random.split(jax.random.key(0), 8)
 x = jax.random.normal(keys[0], (t, m))
 other = x.at[changed].set(jax.random.normal(keys[1], (m,)))

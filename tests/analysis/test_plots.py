@@ -72,6 +72,9 @@ FIGURES = {
     "head_grid": lambda: plots.head_grid(softmax(2, 4, 12, 12), queries=WORDS),
     "many_heads": lambda: plots.head_grid(softmax(1, 12, 9, 9)),
     "overlap_matrix": lambda: plots.overlap_matrix(softmax(12, 12), labels=WORDS),
+    "few_overlaps": lambda: plots.overlap_matrix(
+        softmax(2, 2), labels=["layer 1", "layer 2"]
+    ),
     "loss_curves": lambda: plots.loss_curves(
         {name: [[(0, 9.0), (1000, i)]] for i, name in enumerate(NAMES)}
     ),
@@ -82,9 +85,9 @@ def tick_labels(axis):
     """Those that are in view."""
     low, high = sorted(axis.get_view_interval())
     ticks = axis.get_major_ticks() if axis.axes.get_visible() else []
-    seen = [tick for tick in ticks if low <= tick.get_loc() <= high]
-    found = [text for tick in seen for text in (tick.label1, tick.label2)]
-    return [text for text in found if text.get_visible() and text.get_text()]
+    found = [t for t in ticks if low <= t.get_loc() <= high]
+    labels = [label for t in found for label in (t.label1, t.label2)]
+    return [text for text in labels if text.get_text() and text.get_visible()]
 
 
 def texts(figure):

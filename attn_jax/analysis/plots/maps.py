@@ -54,10 +54,12 @@ def attention_map(
     """
     values = _matrix("weights", weights, "t s")
     t, s = values.shape
+    queries, keys = _visible(queries), _visible(keys)
     keys = queries if keys is None and t == s else keys
     cell = min(CELL, LARGEST / max(t, s, 1))
     if axes is None:
-        figure = new_figure(max(s * cell + AROUND, 3.2), max(t * cell + 0.8, 2.4))
+        width = s * cell + AROUND + _room(queries)
+        figure = new_figure(min(max(width, 3.2), WIDTH), max(t * cell + 0.8, 2.4))
         axes = figure.add_subplot()
         image = _draw_weights(axes, values, largest)
         figure.colorbar(image, ax=axes, label="weight", shrink=0.8)
@@ -94,6 +96,7 @@ def head_grid(
       ImportError: matplotlib is not installed.
     """
     maps, columns = _named_maps(weights)
+    queries, keys = _visible(queries), _visible(keys)
     values = {name: _matrix(f"weights[{name!r}]", w, "t s") for name, w in maps.items()}
     size = min((WIDTH - 1.0) / columns, 3.4)
     rows = -(-len(maps) // columns)
@@ -147,7 +150,9 @@ def overlap_matrix(
     n, m = values.shape
     if axes is None:
         width = min(max(0.55 * m, 2.4), LARGEST)
-        figure = new_figure(width + AROUND, max(width * n / max(m, 1), 1.6) + 0.6)
+        room = AROUND + _room(labels if groups is None else list(groups))
+        height = max(width * n / max(m, 1), 1.6) + 0.6
+        figure = new_figure(min(width + room, WIDTH), height)
         axes = figure.add_subplot()
         image = _draw_overlaps(axes, values)
         figure.colorbar(image, ax=axes, label="overlap", shrink=0.8)
@@ -264,15 +269,24 @@ def _label(
     step = max(1, int(np.ceil(1.25 * SMALL / (72 * cell))))
     places = range(0, count, step)
     size = SMALL if step > 1 else min(max(SMALL, 72 * cell / 1.25), SMALL + 2)
-    axis.set_ticks(places, [_visible(tokens[i]) for i in places], fontsize=size)
+    axis.set_ticks(places, [tokens[i] for i in places], fontsize=size)
     if axis.axis_name == "x":
         longest = max((len(token) for token in tokens), default=0)
         if longest * 0.65 * size > 72 * cell * step:
             axis.set_tick_params(rotation=90)
 
 
-def _visible(token: str) -> str:
-    """A token with its blanks shown, and no formula read into a dollar sign."""
+def _room(labels: Sequence[str] | None) -> float:
+    """Inches that labels take beside a map."""
+    return 0.08 * max((len(label) for label in labels or ()), default=0)
+
+
+def _visible(tokens: Sequence[str] | None) -> list[str] | None:
+    """Tokens with their blanks shown, and no formula read into a dollar sign."""
+    return None if tokens is None else [_shown(token) for token in tokens]
+
+
+def _shown(token: str) -> str:
     token = token.replace(" ", "·").replace("\n", "↵").replace("\t", "⇥")
     token = "".join(c if c.isprintable() else repr(c)[1:-1] for c in token)
     if len(token) > LONGEST:
