@@ -117,7 +117,8 @@ except AssertionError as error:
 # ## A model with it
 #
 # Any module may call the function. A few layers learn to continue a text that repeats
-# itself after 5 letters, which a window of 3 can't see.
+# itself after 5 letters: further back than a window of 3, but not than two of them.
+# Which gate learns it sooner is a matter of measuring.
 
 
 # %%

@@ -41,7 +41,7 @@ from attn_jax.ops import masks
 # %% tags=["parameters"]
 folder = "minilm"
 length = 32  # tokens of a text
-count = 256  # texts
+count = 128  # texts
 rank = 6
 
 # %% [markdown]

@@ -85,9 +85,9 @@ def tick_labels(axis):
     """Those that are in view."""
     low, high = sorted(axis.get_view_interval())
     ticks = axis.get_major_ticks() if axis.axes.get_visible() else []
-    found = [t for t in ticks if low <= t.get_loc() <= high]
-    labels = [label for t in found for label in (t.label1, t.label2)]
-    return [text for text in labels if text.get_text() and text.get_visible()]
+    seen = [tick for tick in ticks if low <= tick.get_loc() <= high]
+    found = [text for tick in seen for text in (tick.label1, tick.label2)]
+    return [text for text in found if text.get_visible() and text.get_text()]
 
 
 def texts(figure):
