@@ -23,7 +23,7 @@ HOSTS, HOST = "ATTN_JAX_HOSTS", "ATTN_JAX_HOST"
 COORDINATOR, TIMEOUT = "ATTN_JAX_COORDINATOR", "ATTN_JAX_TIMEOUT"
 AUTO = "auto"
 
-_AT, _PULSE = "attn_jax/at/", "attn_jax/pulse/"
+_AT, _PULSE, _SEEKS = "attn_jax/at/", "attn_jax/pulse/", "attn_jax/seeks/"
 _STOP = " and stops"
 _seconds = 300.0
 
@@ -131,7 +131,7 @@ def meet(name: str, *, stop: bool = False) -> bool:
     )
     try:
         client.wait_at_barrier(f"attn_jax/{name}", int(_seconds * 500))
-        places = _places(client)
+        places = _told(client, _AT)
     except jax.errors.JaxRuntimeError as error:
         _lost(name, client, error)
     return name + _STOP in places.values()
@@ -159,11 +159,6 @@ def _client() -> Any:
     return distributed.global_state.client
 
 
-def _places(client: Any) -> dict[int, str]:
-    """Where each host was last."""
-    return _told(client, _AT)
-
-
 def _told(client: Any, what: str) -> dict[int, str]:
     """What each host has said of itself last."""
     there = client.key_value_dir_get(what)
@@ -182,17 +177,22 @@ def _beat(client: Any) -> None:
 
 
 def _silent(client: Any) -> list[int]:
-    """The hosts that say nothing for a while: dead, or frozen."""
+    """The hosts that say nothing for a while: dead, or frozen.
+
+    One that has left because it missed another is not among them.
+    """
     try:
+        seeks = f"{_SEEKS}{jax.process_index()}"
+        client.key_value_set(seeks, "", allow_overwrite=True)
         before = _told(client, _PULSE)
         time.sleep(_seconds / 10)
-        after = _told(client, _PULSE)
+        after, seek = _told(client, _PULSE), _told(client, _SEEKS)
     except jax.errors.JaxRuntimeError:
         return [0]  # Through which hosts talk.
     return [
         host
         for host in range(jax.process_count())
-        if before.get(host) == after.get(host)
+        if before.get(host) == after.get(host) and host not in seek
     ]
 
 
@@ -206,7 +206,8 @@ def _lost(
     silent, places = absent, {}
     with contextlib.suppress(jax.errors.JaxRuntimeError):
         places = {
-            host: place.removesuffix(_STOP) for host, place in _places(client).items()
+            host: place.removesuffix(_STOP)
+            for host, place in _told(client, _AT).items()
         }
     if silent is None:
         silent = _silent(client)
@@ -283,11 +284,13 @@ def _initialize(options: dict[str, Any]) -> None:
     if hasattr(jax.config, "jax_enable_preemption_service"):
         jax.config.update("jax_enable_preemption_service", False)
     seconds = max(1, int(_seconds))
+    # JAX counts from the last heartbeat that it has looked at, which is some time ago.
+    silence = max(1, int(0.75 * _seconds))
     try:
         jax.distributed.initialize(
             **options,
             initialization_timeout=seconds,
-            heartbeat_timeout_seconds=seconds,
+            heartbeat_timeout_seconds=silence,
             shutdown_timeout_seconds=seconds,
         )
     except jax.errors.JaxRuntimeError as error:
