@@ -23,9 +23,9 @@ EXACT := --exact
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo bench test lint format types pytest smoke peers contract mutations \
+.PHONY: help demo bench test lint format types pytest smoke docs peers contract mutations \
 	survive notebooks lab constraints python environment-test environment-experiments \
-	environment-notebooks environment-peers clean
+	environment-docs environment-notebooks environment-peers clean
 
 help: ## list the targets
 	@echo "make TARGET [PYTHON=python3.12]"
@@ -61,6 +61,10 @@ pytest: environment-test ## the test suite alone; TESTS="tests/ops -k linear"
 smoke: environment-test ## the built wheel on every other Python from 3.11 to 3.13
 	$(PY) tools/smoke.py
 
+docs: environment-docs ## the documentation as a site: build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "Open build/site/index.html"
+
 peers: environment-peers ## the tests that compare with other libraries, beside them
 	$(PEERS_VENV)/bin/python -m pytest tests/peers
 
@@ -94,7 +98,7 @@ python:
 		echo "Name another one: make $(or $(MAKECMDGOALS),demo) PYTHON=python3.12" >&2; \
 		exit 1; }
 
-environment-test environment-experiments environment-notebooks: environment-%: python
+environment-test environment-docs environment-experiments environment-notebooks: environment-%: python
 	@$(PYTHON) tools/environment.py $(EXACT) $(VENV) $*
 
 environment-peers: python

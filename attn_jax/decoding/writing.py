@@ -108,7 +108,7 @@ def sample(
       What was written, without the prompt; 0 after eos_id.
 
     Raises:
-      As `greedy`.
+      ValueError, TypeError: as in `greedy`.
     """
     check_rng(rng)
     check_choice(temperature, top_k, top_p, sampler)

@@ -12,7 +12,8 @@ from attn_jax.nn import Softmax
 Path = tuple[Any, ...]
 Arrays = dict[str, np.ndarray]
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
 # model_type -> what reads it.
 KNOWN = {"bert": "load_encoder", "gpt2": "load_decoder"}
 ACTIVATIONS = {

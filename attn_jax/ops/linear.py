@@ -99,7 +99,7 @@ def linear_attention(
     Raises:
       UnsupportedMaskError: a window or dense mask, which sums over keys cannot honour.
       ValueError, TypeError: shapes, dtypes or segment ids that do not fit; a feature
-      map with which the normaliser could vanish.
+        map with which the normaliser could vanish.
     """
     check_qkv(q, k, v)
     options = {"feature_map": feature_map, "eps": eps, "normalize": normalize}

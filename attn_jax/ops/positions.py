@@ -150,7 +150,7 @@ def alibi_bias(
 
     Raises:
       ValueError, TypeError: sizes that are not ints, or h below 1; an offset that is
-      not an integer.
+        not an integer.
     """
     _check_sizes(1, h=h)
     _check_sizes(0, t=t, s=s)

@@ -211,7 +211,7 @@ def synthesizer_attention(
 
     Raises:
       ValueError, TypeError: shapes, dtypes or a mask that do not fit; more keys than
-      the logits have columns.
+        the logits have columns.
     """
     check_layouts(logits=(logits, "*b h t n"), v=(v, "*b s g e"))
     h, t, n = logits.shape[-3:]

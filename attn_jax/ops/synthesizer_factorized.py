@@ -53,7 +53,7 @@ def factorized_random_attention(
 
     Raises:
       ValueError, TypeError: shapes, dtypes or a mask that do not fit; more keys than
-      n; a position outside 0 .. n - 1.
+        n; a position outside 0 .. n - 1.
     """
     for name, x in (("r1", r1), ("r2", r2), ("v", v)):
         check_array(name, x)
@@ -117,7 +117,7 @@ def factorized_dense_attention(
 
     Raises:
       ValueError, TypeError: shapes, dtypes or a mask that do not fit; more keys than
-      a b.
+        a b.
     """
     check_layouts(a=(a, "*b h t a"), b=(b, "*b h t b"), v=(v, "*b s g e"))
     h, t = a.shape[-3:-1]

@@ -47,8 +47,8 @@ def cross_entropy(
 
     Raises:
       ValueError, TypeError: shapes or dtypes that do not fit, and a label of vocab or
-      more whose weight is not 0. Under jit, where values are not known, such a label
-      makes the sum of losses NaN.
+        more whose weight is not 0. Under jit, where values are not known, such a label
+        makes the sum of losses NaN.
     """
     logits, labels, weights = _checked(logits, labels, weights, label_smoothing)
     vocab = logits.shape[-1]

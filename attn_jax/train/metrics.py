@@ -97,7 +97,7 @@ class MetricLogger:
 
         Raises:
           TypeError, ValueError: a value that is none of these, or one of the names
-          "name", "step" and "nonfinite".
+            "name", "step" and "nonfinite".
           MetricsWriteError: the disk is full, or the like.
         """
         entry, nonfinite = {"name": self.name, "step": int(step)}, {}
