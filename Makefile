@@ -62,7 +62,7 @@ smoke: environment-test ## the built wheel on every other Python from 3.11 to 3.
 	$(PY) tools/smoke.py
 
 docs: environment-docs ## the documentation as a site: build/site/index.html
-	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 	@echo "Open build/site/index.html"
 
 peers: environment-peers ## the tests that compare with other libraries, beside them
