@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any, Literal
 
 import jax.numpy as jnp
@@ -133,13 +134,23 @@ class StackConfig:
         n, given = self.num_layers, self.exclusive_layers
         if given is None:
             return
-        layers = tuple(given)
+        if isinstance(given, int):
+            raise ValueError(
+                f"exclusive_layers: got {given}, one number; expected the numbers of "
+                f"layers; pass [{given}] for that layer, or range({-given}, 0) for the "
+                f"last {given}"
+            )
+        # NumPy's whole numbers too, but no list of True and False.
+        layers = tuple(
+            int(i) if isinstance(i, Integral) and not isinstance(i, bool) else i
+            for i in given
+        )
         if not self.exclusive:
             raise ValueError(
                 f"exclusive_layers: got {layers} with exclusive = False; expected "
                 "None; set exclusive=True, and these layers alone are exclusive"
             )
-        if not all(isinstance(i, int) and -n <= i < n for i in layers):
+        if not all(type(i) is int and -n <= i < n for i in layers):
             raise ValueError(
                 f"exclusive_layers: got {layers} for num_layers = {n}; expected whole "
                 f"numbers from 0 to {n - 1}, or from {-n} to -1 to count from the end"

@@ -237,6 +237,9 @@ def _options(
     environment = os.environ
     hosts = environment.get(HOSTS) if hosts is None else hosts
     if hosts is None:
+        if host is not None or coordinator is not None:
+            expected, remedy = "how many, or 'auto'", f"pass hosts, or set {HOSTS}"
+            fail("hosts", "none with host or coordinator", expected, remedy)
         return None
     seconds = _number(TIMEOUT, environment, 300) if timeout is None else timeout
     if not seconds >= 2:
@@ -244,7 +247,7 @@ def _options(
     if hosts == AUTO:
         return {"timeout": float(seconds)}
     if isinstance(hosts, str):
-        hosts = _number(HOSTS, {HOSTS: hosts}, 1)
+        hosts = _number("hosts", {"hosts": hosts}, 1)
     count = integer("hosts", hosts, minimum=1)
     if count == 1:
         return None
@@ -275,7 +278,8 @@ def _number(name: str, environment: Mapping[str, str], default: int) -> int:
     try:
         return int(text)
     except ValueError:
-        fail(name, repr(text), "a whole number", f"set {name} to one")
+        expected = "a whole number" + ", or 'auto'" * (name == "hosts")
+        fail(name, repr(text), expected, "pass one, or set it in the environment")
 
 
 def _initialize(options: dict[str, Any]) -> None:

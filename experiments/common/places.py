@@ -6,6 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from attn_jax.train import hosts as hosts_of
+from experiments.common.errors import fail
+
 HELP = (
     "--hosts 2 --host 0 --coordinator ADDRESS:PORT is one of several hosts; a lost one "
     "ends the others after --host-timeout SECONDS (docs/hosts.md)."
@@ -19,16 +22,26 @@ def place_of(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     ['demo', '--steps', '9']
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--hosts", type=_count)
-    parser.add_argument("--host", type=int)
-    parser.add_argument("--coordinator")
-    parser.add_argument("--host-timeout", type=float, dest="timeout")
+    for option in ("--hosts", "--host", "--coordinator", "--host-timeout"):
+        parser.add_argument(option)
     found, rest = parser.parse_known_args(arguments)
-    return vars(found), rest
+    hosts = found.hosts
+    if hosts != hosts_of.AUTO:
+        hosts = _number("--hosts", hosts, int, "a whole number, or auto")
+    return {
+        "hosts": hosts,
+        "host": _number("--host", found.host, int, "a whole number"),
+        "coordinator": found.coordinator,
+        "timeout": _number("--host-timeout", found.host_timeout, float, "seconds"),
+    }, rest
 
 
-def _count(text: str) -> int | str:
-    return text if text == "auto" else int(text)
+def _number(option: str, text: str | None, kind: type, expected: str) -> Any:
+    """What an option was given, None for nothing."""
+    try:
+        return None if text is None else kind(text)
+    except ValueError:
+        fail(option, repr(text), expected, "see docs/hosts.md")
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 
 from experiments.common import provenance
+from experiments.common.errors import fail
 from experiments.common.main import run_program
 from experiments.common.workdir import Workdir, write_json
 from experiments.scaling import plot, table
@@ -45,7 +46,11 @@ def simulate(devices: int) -> None:
     """So many devices of a CPU, unless there are as many already."""
     if jax.config.jax_num_cpu_devices < devices:  # pyright: ignore
         jax.config.update("jax_platforms", "cpu")
-        jax.config.update("jax_num_cpu_devices", devices)
+        try:
+            jax.config.update("jax_num_cpu_devices", devices)
+        except RuntimeError:  # Only a mesh to run on has started JAX by now.
+            remedy = "pass --meshes, which are compiled for devices that aren't there"
+            fail("--mesh", "one", "none, since nothing runs here", remedy)
 
 
 def run(plan: Plan) -> None:

@@ -456,7 +456,7 @@ def test_positions_have_curves_of_their_own_that_are_added():
 
 # ------------------------------------------------------------------------------ errors
 
-FEW = eigen.Covariance().update(samples(count=4))
+FEW, WHOLE = (eigen.Covariance().update(samples(count=n)) for n in (4, 60))
 ERRORS = {
     "more keys than entries": (
         lambda: eigen.greedy_selection(matrix(), N + 1),
@@ -501,6 +501,22 @@ ERRORS = {
     "fewer samples than a curve needs": (
         lambda: eigen.error_curve(FEW, FEW, [2, 5]),
         r"samples: got 4 for rank 5; expected at least 6",
+    ),
+    "a curve of samples that don't vary": (
+        lambda: eigen.error_curve(WHOLE, eigen.Covariance().update(samples()[:1]), [2]),
+        r"held_out: got a variance of 0 in all",
+    ),
+    "a curve of other samples": (
+        lambda: eigen.error_curve(WHOLE, eigen.Covariance().update(samples(n=8)), [2]),
+        r"held_out: got matrices of shape \(8, 8\) for statistics of shape \(9, 9\)",
+    ),
+    "a curve without points": (
+        lambda: eigen.error_curve(WHOLE, WHOLE, []),
+        r"ks: got none",
+    ),
+    "rows with a negative ridge": (
+        lambda: eigen.fit_rows(WHOLE, np.array([1]), ridge=-0.1),
+        r"ridge: got -0.1; expected a number >= 0",
     ),
     "no samples": (
         lambda: eigen.Covariance().matrix,

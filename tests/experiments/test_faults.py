@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from attn_jax.train import CheckpointWriteError, HostLostError, MetricsWriteError
+from experiments.common.errors import UserError
 from experiments.common.main import run_program
 from experiments.common.places import place_of
 from experiments.common.workdir import Workdir, write_json
@@ -90,3 +91,11 @@ def test_hosts_are_options_of_every_experiment():
     place, rest = place_of(words)
     assert rest == ["demo", "--steps", "3"]
     assert place == {"hosts": 2, "host": 0, "coordinator": "a:1", "timeout": None}
+    assert place_of(["--hosts", "auto", "--host-timeout", "2.5"])[0] == {
+        "hosts": "auto",
+        "host": None,
+        "coordinator": None,
+        "timeout": 2.5,
+    }
+    with pytest.raises(UserError, match="--hosts: got 'two'; expected a whole number"):
+        place_of(["--hosts", "two"])

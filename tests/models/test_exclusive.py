@@ -70,12 +70,14 @@ def test_layers_are_counted_from_the_end_of_either_stack():
         ({"exclusive_layers": range(-3, 0)}, ("got (-3, -2, -1) for num_layers = 2",)),
         ({"exclusive_layers": [0.5]}, ("got (0.5,)", "whole numbers")),
         ({"exclusive_layers": [1, -1]}, ("got (1, -1)", "expected each once")),
+        ({"exclusive_layers": [True, False]}, ("got (True, False)", "whole numbers")),
+        ({"exclusive_layers": 2}, ("got 2, one number", "range(-2, 0)")),
         (
             {"exclusive_layers": [0], "exclusive": False},
             ("got (0,) with exclusive = False", "set exclusive=True"),
         ),
     ],
-    ids=["above", "below", "half", "twice", "not exclusive"],
+    ids=["above", "below", "half", "twice", "switches", "count", "not exclusive"],
 )
 def test_layers_that_are_not_there_raise(options, parts, plain_errors):
     options = {"exclusive": True, **options}

@@ -63,7 +63,9 @@ def test_a_host_with_fewer_batches_does_not_hang_the_others(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"hosts": "two"}, "ATTN_JAX_HOSTS: got 'two'"),
+        ({"hosts": "two"}, "hosts: got 'two'; expected a whole number, or 'auto'"),
+        ({"host": 1}, "hosts: got none with host"),
+        ({"coordinator": "a:1"}, "hosts: got none with host or coordinator"),
         ({"hosts": 0}, "hosts: got 0"),
         ({"hosts": 2}, "host: got none of 2 hosts; expected 0 to 1; .* ATTN_JAX_HOST"),
         ({"hosts": 2, "host": 2}, "host: got 2 of 2 hosts"),

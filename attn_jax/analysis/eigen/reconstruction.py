@@ -106,6 +106,8 @@ def fit_rows(
     Raises:
       ValueError: as in `fit_reconstruction`; rows that do not fit together.
     """
+    if not ridge >= 0:
+        raise ValueError(f"ridge: got {ridge}; expected a number >= 0")
     matrices, means = statistics.matrix, statistics.mean
     n = matrices.shape[-1]
     rows = np.asarray(selected)
@@ -202,12 +204,26 @@ def error_curve(
       ridge: relative, as in `fit_rows`.
 
     Raises:
-      ValueError: a k above n, or not below the number of samples.
+      ValueError: a k above n, or not below the number of samples; samples of another
+        shape, or without variance; no k.
     """
+    if statistics.matrix.shape != held_out.matrix.shape:
+        raise ValueError(
+            f"held_out: got matrices of shape {held_out.matrix.shape} for statistics "
+            f"of shape {statistics.matrix.shape}; expected the same kind of samples"
+        )
+    if not len(ks):
+        raise ValueError("ks: got none; expected at least one number of entries")
     mine, theirs = _rows_of(statistics), _rows_of(held_out)
     n = statistics.matrix.shape[-1]
     left = np.sum([spectrum(matrix) for matrix, _ in theirs], axis=0)
     whole = [sum(np.trace(matrix) for matrix, _ in rows) for rows in (mine, theirs)]
+    for name, variance in zip(("statistics", "held_out"), whole, strict=True):
+        if not variance > 0:
+            raise ValueError(
+                f"{name}: got a variance of {variance:g} in all; expected scores that "
+                "vary; add samples"
+            )
     ks = list(ks)
     check_count(statistics.count, max(ks))
     errors = np.zeros((len(ks), 2))
