@@ -224,7 +224,10 @@ def test_nan_while_writing_ends_with_code_1(
         (["--mechanisms"], ["mechanisms: got none"]),
         (["--mechanisms", "lsh-0"], ["mechanisms: got 'lsh-0'", "or lsh-N with"]),
         (["--mechanisms", "linear", "linear"], ["['linear'] twice"]),
-        (["--optimizer", "sgd"], ["--optimizer: got 'sgd'; expected one of adamw, radam"]),
+        (
+            ["--optimizer", "sgd"],
+            ["--optimizer: got 'sgd'; expected one of adamw, radam"],
+        ),
         (["--head", "softmax"], ["--head: got 'softmax'; expected one of logistics,"]),
         (["--levels", "257"], ["--levels: got 257; expected at most 256"]),
         (["--levels", "1"], ["--levels: got 1"]),
