@@ -7,6 +7,8 @@ import jax
 import jaxtyping
 import pytest
 
+from tests.compiling import LIGHT, flags
+
 # Four devices of one processor are enough to see that a sharded computation equals the
 # one on a single device. JAX_PLATFORMS=cuda runs the suite on an accelerator instead.
 jax.config.update("jax_num_cpu_devices", 4)
@@ -14,14 +16,9 @@ if "JAX_PLATFORMS" not in os.environ:
     jax.config.update("jax_platforms", "cpu")
 
 # Most of a test's time is compilation, and most of that is spent on making fast what
-# runs once: without these two passes the suite takes less than half as long. Flags that
-# are set outside come later and win: --xla_backend_optimization_level=3 and
-# --xla_cpu_use_fusion_emitters=true compile as users do. XLA reads them when it starts,
-# and so does XLA in every child process.
-os.environ["XLA_FLAGS"] = (
-    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false "
-    + os.environ.get("XLA_FLAGS", "")
-)
+# runs once: without it the suite takes less than half as long. Flags that are set
+# outside come later and win. XLA reads them when it starts, in child processes too.
+os.environ["XLA_FLAGS"] = f"{flags(LIGHT)} {os.environ.get('XLA_FLAGS', '')}"
 
 # Arrays of different ranks meet only where the code says so.
 jax.config.update("jax_numpy_rank_promotion", "raise")

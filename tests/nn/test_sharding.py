@@ -11,6 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from attn_jax import nn
 from attn_jax.ops import masks
+from tests.compiling import FAST
 from tests.nn.cases import (
     F32,
     M,
@@ -21,7 +22,6 @@ from tests.nn.cases import (
 )
 from tests.ops.oracles import assert_close, assert_same_bits
 
-FAST = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
 ROWS, DEVICES = 4, (1, 2, 4)
 
 
