@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 HEADER = re.compile(r"^ +(preset|study)  .*\bminutes\b.*", re.M)
 CALLED = re.compile(r'^if __name__ == "__main__":', re.M)
 CELL = re.compile(r"\S+(?: \S+)*")
-# Nobody calls these to see what there is.
-SILENT = ("__main__.py", "plot.py")
+# What makes a folder an experiment; others with a __main__.py are programs.
+PRESETS = "config.py"
+MAIN = "__main__.py"
 
 
 class Preset(NamedTuple):
@@ -48,7 +49,7 @@ class Program(NamedTuple):
 
 def experiments(root: Path = ROOT) -> list[Experiment]:
     """Every folder that can be called."""
-    folders = sorted(path.parent for path in root.glob("*/__main__.py"))
+    folders = sorted(path.parent for path in root.glob(f"*/{PRESETS}"))
     return [_experiment(folder) for folder in folders]
 
 
@@ -56,18 +57,18 @@ def programs(root: Path = ROOT) -> list[Program]:
     """What prepares data, writes pages or looks at something without a training."""
     found = []
     for path in sorted([*root.glob("*.py"), *root.glob("*/*.py")]):
-        if path.name in SILENT or not CALLED.search(path.read_text("utf-8")):
-            continue
-        parts = path.relative_to(root).with_suffix("").parts
-        module = ".".join(("experiments", *parts))
-        found.append(Program(module, _docstring(path).partition("\n")[0]))
+        if _is_beside(path, root) and CALLED.search(path.read_text("utf-8")):
+            parts = path.relative_to(root).with_suffix("").parts
+            named = [part for part in parts if part != "__main__"]
+            module = ".".join(("experiments", *named))
+            found.append(Program(module, _docstring(path).partition("\n")[0]))
     return found
 
 
 def find(name: str, root: Path = ROOT) -> Experiment | None:
     """An experiment by its name; None where there is none."""
     folder = root / name
-    return _experiment(folder) if (folder / "__main__.py").is_file() else None
+    return _experiment(folder) if (folder / PRESETS).is_file() else None
 
 
 def table(docstring: str) -> list[Preset]:
@@ -139,6 +140,13 @@ def page(chosen: Iterable[Experiment], beside: Iterable[Program]) -> str:
         ]
         parts.append("\n".join(["Beside them, each with --help:", *named]))
     return "\n\n".join(parts)
+
+
+def _is_beside(path: Path, root: Path) -> bool:
+    """Neither what lists them, nor an experiment, nor its figures drawn again."""
+    if path.name == MAIN:
+        return path.parent != root and not (path.parent / PRESETS).exists()
+    return path.name != "plot.py"
 
 
 def _experiment(folder: Path) -> Experiment:

@@ -30,6 +30,23 @@ def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, f"|{rule}|", *body]) + "\n"
 
 
+def parse(text: str) -> list[tuple[list[str], list[list[str]]]]:
+    r"""Columns and rows of each table in a text, as `aligned` writes them.
+
+    >>> parse("Words.\n\n" + aligned(["row", "loss"], [["a", "2.5"]]))
+    [(['row', 'loss'], [['a', '2.5']])]
+    """
+    found: list[tuple[list[str], list[list[str]]]] = []
+    for block in text.split("\n\n"):
+        lines = [line for line in block.splitlines() if line.startswith("| ")]
+        if lines:
+            head, *body = (
+                [cell.strip() for cell in line[1:-1].split(" | ")] for line in lines
+            )
+            found.append((head, body))
+    return found
+
+
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: drawn in a terminal, as Markdown elsewhere."""
     if not sys.stdout.isatty():

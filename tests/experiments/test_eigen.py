@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from experiments import report
+from experiments import results as results_page
 from experiments.eigen import plot
 from experiments.eigen.command_line import parse as parse_analysis
 from experiments.eigen.main import main as eigen_main
@@ -66,7 +66,7 @@ def test_masked_pieces_are_learnt(masked):
     ((one,),) = [row["runs"] for row in results["rows"]]
     assert 0 < one["test"]["held_out_loss"] < 7
     assert 0 <= one["test"]["masked_accuracy"] <= 1
-    assert "| full " in report._section(results)
+    assert "| full " in results_page._section(results)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_an_encoder_of_ours_is_analysed_beside_a_random_one(analysed):
     # As if there were another one that was trained.
     renamed = json.loads(json.dumps(results).replace('"random"', '"b"'))
     renamed["rows"].append(results["rows"][1])
-    section = report._section(renamed)
+    section = results_page._section(renamed)
     for words in (
         "| own, greedy ",
         "| random spaces ",
@@ -189,7 +189,7 @@ def test_an_encoder_is_fine_tuned_with_few_scores(tuned):
     assert sum(results["data"]["texts"].values()) == 60
     drawn = {path.stem for path in (workdir / "figures").glob("*.png")}
     assert drawn == set(training_plot.FIGURES)
-    assert "| shared-3 |" in report._section(results)
+    assert "| shared-3 |" in results_page._section(results)
     assert "Numbers and figures" in outcome.out
 
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from attn_jax.train import read_metrics
-from experiments import report
+from experiments import results as results_page
 from experiments.common import provenance
 from experiments.common.workdir import Workdir
 from experiments.compare.text import Text
@@ -90,7 +90,7 @@ def test_table_figures_and_page_are_made_from_results_alone(whole):
     assert list(plot.figures(results)) == results["figures"]
     for name in results["figures"]:
         assert (workdir / "figures" / f"{name}.png").stat().st_size > 5_000
-    section = report._section(results)
+    section = results_page._section(results)
     assert section.startswith("## exclusive, smoke-seeds2")
     assert f"exclusive-smoke-seeds2-{results['figures'][0]}.png" in section
 

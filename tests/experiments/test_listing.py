@@ -6,7 +6,7 @@ import importlib
 
 import pytest
 
-from experiments import report
+from experiments import results as results_page
 from experiments.__main__ import main
 from experiments.common import help_page, listing
 from experiments.common.listing import Preset
@@ -108,7 +108,8 @@ def test_the_list_names_all_and_one(capsys):
         assert f"{each.name}: {each.shows.split()[0]}" in page
     assert "demo (default)" in page
     assert "experiments.shards.prepare" in page
-    assert "experiments.report" in page
+    assert "experiments.report " in page
+    assert "experiments.results " in page
     assert "plot" not in page
     assert main(["compare"]) == 0
     page = capsys.readouterr().out
@@ -124,10 +125,10 @@ def test_a_misspelt_name_gets_the_nearest(capsys):
     assert "did you mean 'compare'?" in said
 
 
-def test_the_report_says_how_it_is_called(capsys, tmp_path):
+def test_the_page_of_results_says_how_it_is_called(capsys, tmp_path):
     with pytest.raises(SystemExit) as left:
-        report.main(["--help"])
+        results_page.main(["--help"])
     assert left.value.code == 0
-    assert "python -m experiments.report runs/compare/demo" in capsys.readouterr().out
-    assert report.main([str(tmp_path)]) == 2
+    assert "python -m experiments.results runs/compare/demo" in capsys.readouterr().out
+    assert results_page.main([str(tmp_path)]) == 2
     assert f"RUN: got {tmp_path}; expected the directory of" in capsys.readouterr().err

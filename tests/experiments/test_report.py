@@ -1,67 +1,187 @@
-"""docs/results.md and the sentences in it."""
+"""The page that compares runs, opened in a browser."""
 
-import json
+import subprocess
+import sys
 
-from experiments import report
-from experiments.common.figures import redraw
-from experiments.compare.claims import claims
-from experiments.compare.table import notes
+import pytest
+
+from attn_jax.train import MetricLogger
+from experiments import results as results_page
+from experiments.common.workdir import write_json
+from experiments.report.__main__ import main
+from experiments.report.curves import POINTS, curves_of, ends
+from experiments.report.runs import read_runs
+from experiments.report.samples import samples_of
+from experiments.report.tables import differences, joined
+from tests.browser import opened
+
+DEMO = results_page.SOURCES / "compare" / "demo.json"
+HOSTILE = "</script><b>softmax</b> %{x}"
 
 
-def row(model: str, *bits: float) -> dict:
-    return {
-        "model": model,
-        "runs": [{"validation_bits_per_byte": value} for value in bits],
+def a_run(path, *, rate=0.1, steps=(10, 20, 30), row=HOSTILE, seeds=2, last=None):
+    """A directory as the training loop leaves it: the loss is step / 1000 + seed."""
+    write_json(path / "config.json", {"learning_rate": rate, "num_layers": 2})
+    for seed in range(seeds):
+        with MetricLogger(path, name=f"{row}{seed}", tensorboard=False) as logger:
+            for step in steps:
+                numbers = {"loss": step / 1000 + seed, "tokens": 8.0, "skipped": False}
+                if step == steps[-1]:
+                    numbers["validation_loss"] = 2.0 + seed if last is None else last
+                logger.log(step, {"model": row, "seed": seed, **numbers})
+    return path
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return [a_run(tmp_path / "a" / "demo"), a_run(tmp_path / "b" / "demo", rate=0.2)]
+
+
+def test_the_page_in_a_browser(runs, tmp_path, capsys):
+    """Differences, tables, curves that answer the pointer, samples; no request."""
+    output = tmp_path / "away" / "page.html"
+    named = [*map(str, runs), str(DEMO)]
+    assert main([*named, "--output", str(output)]) == 0
+    assert capsys.readouterr().out == f"{output}\n"
+    with opened(output.as_uri()) as (page, complaints, requests):
+        assert page.title() == "a/demo and b/demo and compare/demo"
+        differing = page.locator("h2#differences + div").inner_text().split("\n")
+        assert "learning_rate\t0.1\t0.2\t0.005" in differing
+        assert "num_layers\t2" not in "\n".join(differing)
+        tables = page.locator(".scroll").all_inner_texts()
+        assert any("compare/demo\tlinear\t2.788\t119,104" in each for each in tables)
+        assert any(f"a/demo\t{HOSTILE}\t30\t2.5 ± 0.5 (n=2)" in each for each in tables)
+        assert page.locator("b").count() == 0
+        names = page.locator("h3").all_inner_texts()
+        assert names[1:4] == ["validation_loss", "validation_bits_per_byte", "loss"]
+        losses = page.locator(".js-plotly-plot").nth(2)
+        losses.scroll_into_view_if_needed()
+        # Two runs: two thin lines and their mean each.
+        assert losses.locator(".scatterlayer .trace").count() == 6
+        mark = losses.locator(".scatterlayer .trace .point").nth(1)
+        box = mark.bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        label = losses.locator(".hovertext")
+        label.wait_for()
+        assert "step 20: 0.52 ± 0.5 (n=2)" in label.text_content()
+        titles = losses.locator(".modebar-btn").evaluate_all(
+            "buttons => buttons.map(button => button.dataset.title)"
+        )
+        assert titles[:2] == ["Download plot as a PNG", "Zoom"]
+        assert not [title for title in titles if "Share" in title]
+        losses.locator(".updatemenu-button", has_text="log").click()
+        scale = losses.evaluate("chart => chart.layout.yaxis.type")
+        assert scale == "log"
+        assert "nonlocal winner_" in page.locator("pre").first.inner_text()
+        assert page.locator(".pair pre").count() == 9
+        assert (complaints, requests) == ([], [])
+
+
+def test_a_run_is_read_while_it_is_trained(tmp_path):
+    """Without results, with a line half written, beside one whose loss was lost."""
+    run = a_run(tmp_path / "run", row="linear", last=float("nan"))
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"name": "linear0", "st')
+    output = tmp_path / "page.html"
+    assert main([str(run), "--output", str(output)]) == 0
+    text = output.read_text()
+    assert "at step 30" in text
+    assert "linear, seed 1: validation_loss was nan at step 30" in text
+    assert "What differs" not in text
+    (found,) = read_runs([str(run)])
+    columns, rows = ends(curves_of(found))
+    assert columns == ["run", "row", "steps", "validation_loss", "loss"]
+    assert rows[0][1:] == ["linear", "30", "not finite", "0.53 ± 0.5 (n=2)"]
+
+
+def test_a_run_of_a_grid_is_named_by_its_directory(tmp_path):
+    """What it wrote lies beside it: its results keep numbers alone."""
+    for row in ("sa", "xsa@length=64"):
+        one = a_run(tmp_path / f"{row}-seed1", row="run", seeds=1)
+        write_json(one / "finished" / "run.json", {"sample": f"text of {row}"})
+    (found,) = read_runs([str(tmp_path)])
+    assert {(line.row, line.seed) for line in found.lines} == {
+        ("sa", 1),
+        ("xsa@length=64", 1),
     }
+    assert found.config == {"learning_rate": 0.1, "num_layers": 2}
+    (sample,) = samples_of([found])
+    assert [made[1:] for made in sample.made] == [
+        ("sa", "text of sa"),
+        ("xsa@length=64", "text of xsa@length=64"),
+    ]
 
 
-def held(*rows: dict) -> list[str]:
-    return [claim.held for claim in claims({"rows": rows})]
+def test_a_long_curve_is_thinned_to_what_a_screen_shows(tmp_path):
+    run = a_run(tmp_path / "run", steps=range(1, 3 * POINTS + 2), seeds=1)
+    (found,) = read_runs([str(run)])
+    loss = next(each for each in curves_of(found) if each.measure == "loss")
+    assert POINTS // 2 <= len(loss.steps) <= POINTS + 1
+    assert loss.steps[-1] == 3 * POINTS + 1
 
 
-def test_the_page_is_made_from_the_files_beside_it():
-    assert report.REPORT.read_text(encoding="utf-8") == report.report()
+@pytest.mark.parametrize(
+    "file", sorted(results_page.SOURCES.glob("*/*.json")), ids=lambda file: file.stem
+)
+def test_every_committed_result_has_a_page(file):
+    """Its tables hold all rows; curves are named, and end where its numbers do."""
+    (run,) = read_runs([str(file)])
+    tables = joined([run])
+    assert tables
+    assert all(len(row) == len(table.columns) for table in tables for row in table.rows)
+    curves = curves_of(run)
+    assert bool(curves) == ('"curve"' in file.read_text())
+    # Where results don't repeat the last evaluation, its name is lost.
+    nameless = file.parent.name in ("eigen_training", "linear_images")
+    nameless |= file.stem in ("snippets-seeds3", "translation-seeds3")
+    assert nameless == any(each.measure.startswith("evaluation") for each in curves)
+    assert all(each.row for each in curves if file.parent.name != "translation")
 
 
-def test_a_claim_needs_both_models():
-    assert held(row("softmax", 2.5)) == []
+def test_runs_are_told_apart_by_as_little_of_their_paths_as_is_enough(runs, tmp_path):
+    names = [run.name for run in read_runs([str(run) for run in runs])]
+    assert names == ["a/demo", "b/demo"]
+    third = a_run(tmp_path / "c" / "a" / "demo")
+    names = [run.name for run in read_runs([str(runs[0]), str(third)])]
+    assert names == [f"{tmp_path.name}/a/demo", "c/a/demo"]
 
 
-def test_a_claim_holds_or_not_by_the_lower_loss():
-    assert held(row("softmax", 2.5), row("linear", 2.6)) == ["yes (one seed)"]
-    assert held(row("softmax", 2.5), row("linear", 2.4)) == ["no (one seed)"]
+def test_runs_made_alike_say_so(runs):
+    first, _ = read_runs([str(run) for run in runs])
+    assert differences([first, first._replace(name="again")]).rows == []
 
 
-def test_a_claim_is_looked_at_seed_by_seed():
-    softmax = row("softmax", 2.3, 2.7)
-    assert held(softmax, row("linear", 2.4, 2.8)) == ["yes (2 of 2 seeds)"]
-    assert held(softmax, row("linear", 2.6, 2.6)) == ["undecided (1 of 2 seeds)"]
+def test_what_is_no_run_is_named(runs, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "other.json").write_text('{"rows": []}')
+    broken = a_run(tmp_path / "broken")
+    (broken / "results.json").write_text("{")
+    cases = {
+        str(tmp_path / "empty"): "which is there and holds no run",
+        str(tmp_path / "gone"): "which is not there and holds no run",
+        str(tmp_path / "list.json"): "holds list, not an object",
+        str(tmp_path / "other.json"): "expected the results.json of an experiment",
+        str(broken): "results.json is no JSON",
+    }
+    for path, words in cases.items():
+        assert main([path]) == 2
+        assert words in capsys.readouterr().err
+    assert main([str(runs[0]), f"{runs[0]}/."]) == 2
+    assert "RUN: got" in (said := capsys.readouterr().err)
+    assert "twice" in said
+    assert main([str(runs[0]), "--output", str(runs[0])]) == 2
+    assert str(runs[0]) in capsys.readouterr().err
+    with pytest.raises(SystemExit) as left:
+        main([])
+    assert left.value.code == 2
 
 
-def test_a_row_that_was_trained_in_stages_is_marked():
-    results = json.loads((report.SOURCES / "compare" / "demo.json").read_text("utf-8"))
-    assert not any("in stages" in note for note in notes(results))
-    results["rows"][2]["runs"][0]["stages"] = [20, 40]
-    marked = [note for note in notes(results) if "in stages" in note]
-    assert len(marked) == 1
-    assert marked[0].startswith(f"{results['rows'][2]['model']}: ")
-
-
-def test_figures_are_drawn_again_from_results_of_their_own(tmp_path, capsys):
-    source = tmp_path / "results.json"
-    calls = [["nowhere.json"], [], [str(source)]]
-    source.write_text('{"experiment": "compare"}')
-    assert [redraw("linear_copy", list, call) for call in calls] == [2, 2, 2]
-    said = capsys.readouterr().err
-    for words in ("nowhere.json, which is not there", "got 0 paths", "which is none"):
-        assert words in said
-    assert redraw("compare", lambda results, folder: [folder], calls[2]) == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'figures'}\n"
-
-
-def test_a_run_that_names_itself_stands_under_that_name():
-    results = {"preset": "small", "config": {"seeds": [0]}}
-    assert report._title(results) == "small"
-    assert report._title(results | {"title": "small-linear"}) == "small-linear"
-    seeds = {"config": {"seeds": [0, 1]}}
-    assert report._title(results | seeds) == "small-seeds2"
+def test_help_says_how_it_is_called():
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.report", "--help"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    assert "python -m experiments.report runs/compare/demo" in done.stdout

@@ -12,7 +12,7 @@ import tensorflow_datasets as tfds
 from attn_jax.data import load_tfds_labelled, load_tfds_pairs, load_tfds_texts
 from attn_jax.train import read_metrics
 from benchmarks.problem import Size
-from experiments import report
+from experiments import results as results_page
 from experiments.synthesizer import prepare
 from experiments.synthesizer.claims import claims
 from experiments.synthesizer.config import LanguageStudy, TranslationStudy
@@ -36,7 +36,7 @@ def section(results, tmp_path):
     place = tmp_path / "docs" / "synthesizer"
     place.mkdir(parents=True)
     (place / "some.json").write_text(json.dumps(results))
-    return report.report(place.parent)
+    return results_page.page(place.parent)
 
 
 def test_translation(synthesize, tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """docs/results.md, from the results.json files that docs/results holds.
 
-    python -m experiments.report                     write the page again
-    python -m experiments.report runs/compare/demo   take a run into it first
+    python -m experiments.results                     write the page again
+    python -m experiments.results runs/compare/demo   take a run into it first
 
 A run with several seeds stands beside one with a single seed, and so does one that
 names itself otherwise than by its preset.
@@ -23,17 +23,17 @@ from experiments.common.workdir import read_json
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "docs" / "results"
 FIGURES = ROOT / "docs" / "figures"
-REPORT = ROOT / "docs" / "results.md"
+PAGE = ROOT / "docs" / "results.md"
 
 INTRODUCTION = """\
 # Results
 
-Written by `python -m experiments.report` from `docs/results/<experiment>/*.json`. Each
+Written by `python -m experiments.results` from `docs/results/<experiment>/*.json`. Each
 file is the results.json of one run, with its config, versions and numbers.
 """
 
 
-def report(sources: Path = SOURCES) -> str:
+def page(sources: Path = SOURCES) -> str:
     """The page: a section for each file."""
     files = sorted(sources.glob("*/*.json"))
     sections = [
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page and return the exit code; 2 is a run that isn't there."""
     what, _, more = (__doc__ or "").partition("\n\n")
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.report",
+        prog="python -m experiments.results",
         description=what,
         epilog=more,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -119,8 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             take(Path(run))
     except (UserError, ValueError, OSError) as error:
         return complain(error, 2)
-    REPORT.write_text(report(), encoding="utf-8")
-    print(REPORT.relative_to(ROOT))
+    PAGE.write_text(page(), encoding="utf-8")
+    print(PAGE.relative_to(ROOT))
     return 0
 
 

@@ -1,0 +1,147 @@
+"""Numbers over steps: of the lines of metrics, or of what results kept of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from experiments.common.tables import mean_and_spread
+from experiments.report.runs import Line, Run, holders
+
+# What the training loop logs; all else is of an evaluation.
+TRAINING = (
+    "loss",
+    "tokens_per_second",
+    "learning_rate",
+    "gradient_norm",
+    "update_norm",
+    "parameter_norm",
+)
+# Neither: they say whose a line is, or count.
+ASIDE = ("step", "seed", "tokens", "skipped", "skipped_steps", "training_seconds")
+# A line on a screen shows no more.
+POINTS = 1000
+
+
+class Curve(NamedTuple):
+    """A measure of one run, row and seed; None where it was not finite."""
+
+    run: str
+    row: str
+    seed: int
+    measure: str
+    steps: list[int]
+    values: list[float | None]
+
+
+def curves_of(run: Run) -> list[Curve]:
+    """All that a run has, from its metrics where there are any."""
+    found: dict[tuple[str, int, str], dict[int, float | None]] = {}
+    for row, seed, step, numbers in run.lines or _kept(run.results):
+        for measure, value in numbers.items():
+            if measure in ASIDE or not _is_number(value):
+                continue
+            found.setdefault((row, seed, measure), {})[step] = value
+    return [
+        Curve(run.name, row, seed, measure, *_thinned(points))
+        for (row, seed, measure), points in found.items()
+    ]
+
+
+def measures(curves: Sequence[Curve]) -> list[str]:
+    """Their names: of evaluations first, then those of training."""
+    there = dict.fromkeys(curve.measure for curve in curves)
+    return [
+        *(name for name in there if name not in TRAINING),
+        *(name for name in TRAINING if name in there),
+    ]
+
+
+def ends(curves: Sequence[Curve]) -> tuple[list[str], list[list[str]]]:
+    """A table of where curves ended: evaluations and the loss, over seeds."""
+    names = [name for name in measures(curves) if name not in TRAINING[1:]]
+    groups = dict.fromkeys((curve.run, curve.row) for curve in curves)
+    rows = []
+    for run, row in groups:
+        own = [curve for curve in curves if (curve.run, curve.row) == (run, row)]
+        last = sorted(curve.steps[-1] for curve in own)
+        cells = [_end([each for each in own if each.measure == name]) for name in names]
+        reached = dict.fromkeys((last[0], last[-1]))
+        rows.append([run, row, " to ".join(f"{step:,}" for step in reached), *cells])
+    return ["run", "row", "steps", *names], rows
+
+
+def not_finite(run: Run) -> list[str]:
+    """What became infinite or NaN in a run, and which steps it left out for it."""
+    found: dict[tuple[str, str], str] = {}
+    for line in run.lines:
+        who = f"{run.name}, {line.row}, seed {line.seed}"
+        for measure, value in line.numbers.get("nonfinite", {}).items():
+            what = f"{measure} was {value} at step {line.step:,}"
+            found.setdefault((who, measure), what)
+        if skipped := line.numbers.get("skipped_steps"):
+            found[who, "skipped"] = f"{skipped:,} steps left out"
+    return [f"{who}: {what}" for (who, _), what in found.items()]
+
+
+def mean_curve(curves: Sequence[Curve]) -> tuple[list[int], list[float], list[str]]:
+    """Steps that all seeds have, their mean there, and mean and spread in words."""
+    points = [dict(zip(each.steps, each.values, strict=True)) for each in curves]
+    shared = [
+        step
+        for step in curves[0].steps
+        if all(each.get(step) is not None for each in points)
+    ]
+    values = [[each[step] for each in points] for step in shared]
+    means = [fmean(value) for value in values]
+    return shared, means, [mean_and_spread(value, "{:.5g}") for value in values]
+
+
+def _end(curves: Sequence[Curve]) -> str:
+    last = [curve.values[-1] for curve in curves]
+    finite = [value for value in last if value is not None]
+    if not last:
+        return ""
+    if len(finite) < len(last):
+        return "not finite"
+    return mean_and_spread(finite, "{:.4g}")
+
+
+def _kept(results: Mapping[str, Any]) -> Iterator[Line]:
+    """Evaluations that results have under "curve", wherever that is."""
+    for row, holder in holders(results, "curve"):
+        seed = holder.get("seed", 0)
+        for point in holder["curve"]:
+            if isinstance(point, Mapping):
+                yield Line(row, seed, point["step"], dict(point))
+            else:
+                step, *values = point
+                named = dict(zip(_names(holder, len(values)), values, strict=True))
+                yield Line(row, seed, step, named)
+
+
+def _names(holder: Mapping[str, Any], count: int) -> list[str]:
+    """What a curve measures: the numbers beside it that its last point repeats."""
+    last = holder["curve"][-1][1:]
+    beside = {value: key for key, value in holder.items() if isinstance(value, float)}
+    return [
+        beside.get(value, "evaluation" if i == 0 else f"evaluation {i + 1}")
+        for i, value in zip(range(count), last, strict=True)
+    ]
+
+
+def _thinned(
+    points: Mapping[int, float | None],
+) -> tuple[list[int], list[float | None]]:
+    """Every so many of them, and the last."""
+    steps = sorted(points)
+    stride = -(-len(steps) // POINTS)
+    chosen = steps[::stride]
+    if chosen[-1] != steps[-1]:
+        chosen.append(steps[-1])
+    return chosen, [points[step] for step in chosen]
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (
+        isinstance(value, int | float) and not isinstance(value, bool)
+    )

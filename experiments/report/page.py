@@ -1,0 +1,54 @@
+"""The page: everything in one file, which opens without a network."""
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+import plotly.offline
+
+import attn_jax
+from experiments.report import charts, tables
+from experiments.report.curves import curves_of, ends, measures, not_finite
+from experiments.report.runs import Run
+from experiments.report.samples import samples_of
+
+TEMPLATE = "page.html"
+
+
+def page(runs: Sequence[Run]) -> str:
+    """The runs as HTML."""
+    curves = [curve for run in runs for curve in curves_of(run)]
+    looks = charts.looks_of(curves)
+    several = len(runs) > 1
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(TEMPLATE).render(
+        title=" and ".join(run.name for run in runs) if len(runs) < 4 else "Runs",
+        version=attn_jax.__version__,
+        overview=tables.overview(runs),
+        warnings=[line for run in runs for line in not_finite(run)],
+        differences=tables.differences(runs) if several else None,
+        settings=[(run.name, tables.settings(run)) for run in runs],
+        ends=tables.Table(*ends(curves)) if curves else None,
+        tables=tables.joined(runs),
+        notes=tables.notes(runs),
+        charts=[
+            (name, charts.chart([one for one in curves if one.measure == name], looks))
+            for name in measures(curves)
+        ],
+        samples=samples_of(runs),
+        figures=[
+            (run.name, file.stem, _png(file)) for run in runs for file in run.figures
+        ],
+        plotly=plotly.offline.get_plotlyjs(),
+    )
+
+
+def _png(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode("ascii")

@@ -1,0 +1,107 @@
+"""Tables of a page: what differs between runs, and their own tables joined."""
+
+import importlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from experiments.common import listing, provenance
+from experiments.common.tables import parse
+from experiments.report.runs import Run
+
+ABSENT = "–"
+NUMBER = re.compile(r"[-+−]?[\d.]+\b(?!-)")
+
+
+class Table(NamedTuple):
+    """Cells, a list a row."""
+
+    columns: list[str]
+    rows: list[list[str]]
+
+    def words(self, column: int) -> bool:
+        """Whether a column has words, which begin at the left, and no numbers."""
+        cells = [row[column] for row in self.rows]
+        return column == 0 or not any(NUMBER.match(cell) for cell in cells)
+
+
+def overview(runs: Sequence[Run]) -> Table:
+    """What each run is, and how far it came."""
+    columns = ["run", "experiment", "preset", "state", "seconds of training"]
+    return Table(columns, [_overview(run) for run in runs])
+
+
+def differences(runs: Sequence[Run]) -> Table:
+    """The settings that are not the same in all runs, a column a run."""
+    settings = [_settings(run) for run in runs]
+    names = dict.fromkeys(name for each in settings for name in each)
+    rows = [[name, *(each.get(name, ABSENT) for each in settings)] for name in names]
+    return Table(
+        ["setting", *(run.name for run in runs)],
+        [row for row in rows if len(set(row[1:])) > 1],
+    )
+
+
+def settings(run: Run) -> Table:
+    """All that is known of how a run was made."""
+    return Table(["setting", "value"], [[*each] for each in _settings(run).items()])
+
+
+def joined(runs: Sequence[Run]) -> list[Table]:
+    """The experiments' own tables; those with the same columns are one."""
+    found: dict[tuple[str, ...], Table] = {}
+    for run in runs:
+        own = _own(run)
+        for columns, rows in parse(own.markdown(run.results)) if own else []:
+            table = found.setdefault(tuple(columns), Table(["run", *columns], []))
+            table.rows.extend([run.name, *row] for row in rows)
+    return list(found.values())
+
+
+def notes(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
+    """What the experiments say of their tables, a list a run."""
+    return [(run.name, own.notes(run.results)) for run in runs if (own := _own(run))]
+
+
+def _own(run: Run) -> Any:
+    """The module of a run's experiment that makes its tables; None without results."""
+    name = run.results.get("experiment", "")
+    if not name or listing.find(name) is None:
+        return None
+    return importlib.import_module(f"experiments.{name}.table")
+
+
+def _overview(run: Run) -> list[str]:
+    seconds = run.results.get("seconds")
+    training = seconds.get("training") if isinstance(seconds, Mapping) else seconds
+    return [
+        run.name,
+        run.results.get("experiment", ABSENT),
+        run.results.get("preset", str(run.config.get("preset", ABSENT))),
+        "finished" if run.results else f"at step {_step(run):,}",
+        ABSENT if training is None else f"{training:,.0f}",
+    ]
+
+
+def _step(run: Run) -> int:
+    return max(line.step for line in run.lines)
+
+
+def _settings(run: Run) -> dict[str, str]:
+    """The config, the data, and where the numbers are from, flat and in words."""
+    origin = {name: run.results.get(name) for name in provenance.ORIGIN}
+    corpus = {"corpus": run.results.get("corpus")}
+    return _flat({**run.config, **corpus, **origin})
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, str):
+            found[f"{prefix}{name}"] = value
+        elif value is not None:
+            found[f"{prefix}{name}"] = json.dumps(value, ensure_ascii=False)
+    return found
