@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 import attn_jax
+from tests.browser import opened
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -77,7 +78,10 @@ def test_every_page_is_in_the_navigation(pages):
 
 
 def test_the_site_builds_and_loads_nothing_from_elsewhere(pages, tmp_path):
-    """--strict: no page without a place, no link or anchor that leads nowhere."""
+    """--strict: no page without a place, no link or anchor that leads nowhere.
+
+    Opened as a file, it is searched in a browser all the same.
+    """
     command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
     done = subprocess.run(
         [*command, "--site-dir", tmp_path],
@@ -99,3 +103,10 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(pages, tmp_path):
     outside = re.compile(r"<(?:script|link|img)\b[^>]*(?:src|href)=\"(\w+:[^\"]*)")
     for page in tmp_path.rglob("*.html"):
         assert outside.findall(page.read_text()) == [], page
+    with opened((tmp_path / "index.html").as_uri()) as (page, complaints, requests):
+        page.locator(".md-search__input").fill("exclude_self")
+        page.locator(".md-search-result__item").first.wait_for()
+        entry = page.locator(".md-search-result__link").nth(1)
+        assert entry.inner_text().startswith("exclude_self")
+        assert "reference/ops.html#" in str(entry.get_attribute("href"))
+        assert (complaints, requests) == ([], [])
