@@ -59,7 +59,8 @@ def attention_map(
     cell = min(CELL, LARGEST / max(t, s, 1))
     if axes is None:
         width = s * cell + AROUND + _room(queries)
-        figure = new_figure(min(max(width, 3.2), WIDTH), max(t * cell + 0.8, 2.4))
+        height = max(t * cell + 0.8, 2.4)
+        figure = new_figure(min(max(width, 3.2), WIDTH), height, "compressed")
         axes = figure.add_subplot()
         image = _draw_weights(axes, values, largest)
         figure.colorbar(image, ax=axes, label="weight", shrink=0.8)
@@ -152,7 +153,7 @@ def overlap_matrix(
         width = min(max(0.55 * m, 2.4), LARGEST)
         room = AROUND + _room(labels if groups is None else list(groups))
         height = max(width * n / max(m, 1), 1.6) + 0.6
-        figure = new_figure(min(width + room, WIDTH), height)
+        figure = new_figure(min(width + room, WIDTH), height, "compressed")
         axes = figure.add_subplot()
         image = _draw_overlaps(axes, values)
         figure.colorbar(image, ax=axes, label="overlap", shrink=0.8)

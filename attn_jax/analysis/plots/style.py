@@ -104,8 +104,8 @@ def legend(figure: Figure) -> None:
         )
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches."""
+def new_figure(width: float, height: float, layout: str = "constrained") -> Figure:
+    """An empty figure, in inches; "compressed" is the layout for axes of fixed shape."""
     try:
         from attn_jax.analysis.plots._canvas import Figure as Canvas
     except ImportError as error:
@@ -113,7 +113,7 @@ def new_figure(width: float, height: float) -> Figure:
             "attn_jax.analysis.plots: matplotlib is not installed; expected it for "
             "drawing; pip install 'attn_jax[plots]'"
         ) from error
-    return Canvas(figsize=(width, height), layout="constrained")
+    return Canvas(figsize=(width, height), layout=layout)
 
 
 def tidy(axes: Axes) -> None:
