@@ -11,6 +11,8 @@ from experiments.common.interrupts import complain
 from experiments.common.workdir import read_json
 
 Draw = Callable[[dict[str, Any], Path], list[Path]]
+# Makes a figure of results.
+Fill = Callable[[Mapping[str, Any]], Any]
 # Half as many pixels again as a README shows, of a figure of its width.
 DPI = 150
 
@@ -53,6 +55,13 @@ def _look(name: str) -> dict[str, Any]:
     if "+" not in name:
         return look
     return look | {"linestyle": "--", "markerfacecolor": "white"}
+
+
+def fill_and_save(
+    fills: Mapping[str, Fill], results: Mapping[str, Any], folder: Path
+) -> list[Path]:
+    """Make each figure, write it by its name into a folder, and return the paths."""
+    return save({name: fill(results) for name, fill in fills.items()}, folder)
 
 
 def save(figures: Mapping[str, Any], folder: Path) -> list[Path]:

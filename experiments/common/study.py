@@ -1,10 +1,11 @@
 """A study: rows that are trained with every seed, and what became of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from experiments.common import provenance
 from experiments.common.grid import Grid
+from experiments.common.plan import Config, Drawing, Place, Showing, publish
 from experiments.common.workdir import Workdir
 
 # The same for all seeds of a row, or of no use in a table.
@@ -42,11 +43,11 @@ class Task(Protocol):
         ...
 
 
-class Training(Protocol):
+class Training(Config, Protocol):
     """The config of a study that trains."""
 
-    @property
-    def kind(self) -> str: ...
+    kind: ClassVar[str]
+    may_differ: ClassVar[tuple[str, ...]]
 
     @property
     def preset(self) -> str: ...
@@ -54,90 +55,122 @@ class Training(Protocol):
     @property
     def seeds(self) -> int: ...
 
-    def shared(self) -> dict[str, Any]:
-        """What all runs of one work directory have in common."""
+
+class Plot(Drawing, Protocol):
+    """The module that draws a study's figures."""
+
+    def figures(self, results: Mapping[str, Any]) -> Iterable[str]:
+        """The names of the figures that these results have."""
         ...
 
 
-class InWords(Protocol):
-    """What a run came to, in a line."""
+class Table(Showing, Protocol):
+    """The module that makes a study's table."""
 
-    def __call__(self, numbers: Mapping[str, Any]) -> str: ...
+    def in_words(self, numbers: Mapping[str, Any]) -> str:
+        """What a run came to, in a line."""
+        ...
 
 
-def train_rows(
+class StudyPlan(NamedTuple):
+    """A study that trains: all that is known before anything is computed."""
+
+    config: Training
+    origin: dict[str, Any]
+    rows: Sequence[AnyRow]
+    task: Task
+    workdir: Grid
+
+    def shared_config(self) -> dict[str, Any]:
+        """What all runs in the work directory have in common."""
+        return self.workdir.config
+
+
+def plan_study(
+    config: Training,
     rows: Sequence[AnyRow],
-    seeds: int,
     task: Task,
-    grid: Grid,
-    *,
-    origin: Mapping[str, Any],
-    in_words: InWords,
-) -> list[str]:
-    """Train what nobody has trained; the runs that another process is at.
+    program: str,
+    arguments: Sequence[str],
+) -> StudyPlan:
+    """The plan of a command; raises for a row that no model has, or another config."""
+    for row in rows:
+        task.model(row)
+    shared = {**config.shared(), **task.fingerprints()}
+    grid = Grid(config.directory(), shared, config.may_differ)
+    grid.check()
+    origin = provenance.origin(program, arguments)
+    return StudyPlan(config, origin, rows, task, grid)
 
-    origin: where the numbers are from that are new, to be kept with them.
+
+def run_study(
+    experiment: str, plan: StudyPlan, order: Sequence[str], plot: Plot, table: Table
+) -> None:
+    """Train what nobody has trained, then show what there is by now.
+
+    Args:
+      experiment: its folder.
+      plan: of this command.
+      order: in which rows come; others follow.
+      plot, table: the experiment's modules of these names.
     """
-    return [
+    elsewhere = [
         f"{row.name}, seed {seed}"
-        for row in rows
-        for seed, numbers in _train_row(row, seeds, task, grid, origin, in_words)
+        for row in plan.rows
+        for seed, numbers in _train_row(row, plan, table)
         if numbers is None
     ]
-
-
-def say_elsewhere(runs: Sequence[str]) -> None:
-    """Name what another process is training."""
-    if runs:
+    with plan.workdir.joining():
+        if done := plan.workdir.finished(order):
+            results = _assemble(experiment, plan, done)
+            show_study(results, plan.workdir, plot, table)
+    if elsewhere:
         print(
-            f"Another process is training {'; '.join(runs)}. When it has finished, its "
-            "table has these rows too."
+            f"Another process is training {'; '.join(elsewhere)}. When it has "
+            "finished, its table has these rows too."
         )
 
 
+def show_study(results: dict[str, Any], place: Place, plot: Plot, table: Table) -> None:
+    """Publish results, which say too what figures they have."""
+    results = {**results, "figures": list(plot.figures(results))}
+    publish(results, place, plot, table)
+
+
 def _train_row(
-    row: AnyRow,
-    seeds: int,
-    task: Task,
-    grid: Grid,
-    origin: Mapping[str, Any],
-    in_words: InWords,
+    row: AnyRow, plan: StudyPlan, table: Table
 ) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Each seed with its numbers; the row is built when a seed needs it."""
+    """Each seed with its numbers, None where another process is at it.
+
+    The row is built when a seed needs it.
+    """
     built = None
 
     def train(workdir: Workdir) -> dict[str, Any]:
         nonlocal built
-        found = {**origin}
+        found = {**plan.origin}
         if built is None:
             print(f"{row.name}: compiling", flush=True)
-            built = task.build(row)
+            built = plan.task.build(row)
         else:
             # This seed finds what an earlier one compiled.
             found["compile_seconds"] = 0.0
-        return {**task.train(built, seed, workdir), **found}
+        return {**plan.task.train(built, seed, workdir), **found}
 
-    for seed in range(seeds):
-        numbers = grid.train(row.name, seed, train)
+    for seed in range(plan.config.seeds):
+        numbers = plan.workdir.train(row.name, seed, train)
         if numbers is not None:
-            print(f"{row.name}, seed {seed}: {in_words(numbers)}", flush=True)
+            print(f"{row.name}, seed {seed}: {table.in_words(numbers)}", flush=True)
         yield seed, numbers
 
 
-def assemble(
+def _assemble(
     experiment: str,
-    config: Training,
-    corpus: Mapping[str, Any],
+    plan: StudyPlan,
     done: Mapping[str, Sequence[dict[str, Any]]],
 ) -> dict[str, Any]:
-    """The results of the runs that are done, row by row.
-
-    Args:
-      experiment: its folder.
-      config: of the command that joins them; what may differ is not in it.
-      corpus: what was learnt.
-      done: the numbers of each row's seeds.
-    """
+    """The results of the runs that are done, the numbers of each row's seeds."""
+    config = plan.config
     runs = [run for row in done.values() for run in row]
     return {
         "experiment": experiment,
@@ -145,7 +178,7 @@ def assemble(
         "preset": config.preset,
         **provenance.joined(runs),
         "config": {**config.shared(), "seeds": sorted({run["seed"] for run in runs})},
-        "corpus": dict(corpus),
+        "corpus": dict(plan.task.corpus()),
         "seconds": {
             name: round(sum(run[f"{name}_seconds"] or 0 for run in runs), 1)
             for name in ("training", "compile")

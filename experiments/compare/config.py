@@ -38,11 +38,13 @@ A preset comes first on the command line, then whatever is to differ from it:
     python -m experiments.compare small --data "books/**/*.txt" --workdir runs/books
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+
+from experiments.common.fields import by_name, fields_but
 
 ROWS = (
     "softmax",
@@ -132,8 +134,7 @@ class CompareConfig:
 
     def shared(self) -> dict[str, Any]:
         """What all models of one work directory have in common."""
-        values = asdict(self)
-        return {name: values[name] for name in values if name not in NOT_SHARED}
+        return fields_but(self, NOT_SHARED)
 
     def directory(self) -> Path:
         """The work directory."""
@@ -142,10 +143,10 @@ class CompareConfig:
 
 _DEMO = CompareConfig()
 
-PRESETS = {
-    "demo": _DEMO,
+PRESETS = by_name(
+    _DEMO,
     # A few seconds: to see that everything works.
-    "smoke": replace(
+    replace(
         _DEMO,
         preset="smoke",
         mechanisms=("softmax", "linear+exclusive"),
@@ -160,7 +161,7 @@ PRESETS = {
         validation_bytes=4096,
     ),
     # For an accelerator.
-    "small": replace(
+    replace(
         _DEMO,
         preset="small",
         steps=10_000,
@@ -177,4 +178,4 @@ PRESETS = {
         learning_rate=1e-3,
         validation_bytes=1 << 20,
     ),
-}
+)

@@ -72,7 +72,7 @@ def run(plan: Plan) -> None:
     seconds = results["seconds"]
     print(
         f"Training took {seconds['training']:.0f} s, compiling "
-        f"{seconds['compiling']:.0f} s; this session, "
+        f"{seconds['compiling']:.0f} s; since the last start, "
         f"{time.perf_counter() - began:.0f} s in all.\n"
         f"Numbers and figures: {plan.workdir.results}, {plan.workdir.figures}/"
     )

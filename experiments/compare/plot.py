@@ -10,12 +10,12 @@ from statistics import fmean
 from typing import Any
 
 from attn_jax.analysis import plots
-from experiments.common.figures import mechanism_styles, redraw, save
+from experiments.common.figures import fill_and_save, mechanism_styles, redraw
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw both figures into a folder, and return their paths."""
-    return save({name: fill(results) for name, fill in FIGURES.items()}, folder)
+    return fill_and_save(FIGURES, results, folder)
 
 
 def _loss_curves(results: Mapping[str, Any]) -> Any:

@@ -33,11 +33,13 @@ family, BROWN the Brown corpus, with words as word/tag: docs/eigen.md says how t
 them. Expected numbers stand in docs/results.md.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+
+from experiments.common.fields import by_name, fields_but
 
 # What may differ between two commands that go on in one work directory.
 NOT_SHARED = ("preset", "models", "data", "workdir")
@@ -102,8 +104,8 @@ class EigenConfig:
 
     def shared(self) -> dict[str, Any]:
         """What all commands in one work directory have in common."""
-        values = {**asdict(self), "ranks": list(self.ranks), "known": list(self.known)}
-        return {name: values[name] for name in values if name not in NOT_SHARED}
+        lists = {"ranks": list(self.ranks), "known": list(self.known)}
+        return fields_but(self, NOT_SHARED) | lists
 
     def directory(self) -> Path:
         """The work directory."""
@@ -112,9 +114,9 @@ class EigenConfig:
 
 _DEFAULT = EigenConfig()
 
-PRESETS = {
-    "default": _DEFAULT,
-    "short": replace(
+PRESETS = by_name(
+    _DEFAULT,
+    replace(
         _DEFAULT,
         preset="short",
         length=32,
@@ -122,7 +124,7 @@ PRESETS = {
         known=(4, 8, 16),
     ),
     # A few seconds: to see that everything works.
-    "smoke": replace(
+    replace(
         _DEFAULT,
         preset="smoke",
         length=16,
@@ -134,4 +136,4 @@ PRESETS = {
         matrix_rank=4,
         repeats=1,
     ),
-}
+)

@@ -11,7 +11,8 @@ from benchmarks import memory
 from experiments.common import provenance
 from experiments.common.errors import fail
 from experiments.common.main import run_program
-from experiments.common.workdir import Workdir, write_json
+from experiments.common.plan import publish
+from experiments.common.workdir import Workdir
 from experiments.eigen import numbers, plot, table, timing
 from experiments.eigen.command_line import PROGRAM, parse
 from experiments.eigen.config import NOT_SHARED, EigenConfig
@@ -82,10 +83,7 @@ def run(plan: Plan) -> None:
         workdir.finish("timing", timed)
     covariances = {row["model"]: _load(workdir, row["model"]) for row in rows}
     results = assemble(rows, covariances, timed, config, plan.corpus)
-    write_json(workdir.results, results)
-    plot.draw(results, workdir.figures)
-    table.show(results)
-    print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")
+    publish(results, workdir, plot, table)
 
 
 def _numbers(model: Model, plan: Plan) -> dict[str, Any]:

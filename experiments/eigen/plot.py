@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from attn_jax.analysis import plots
-from experiments.common.figures import redraw, save
+from experiments.common.figures import fill_and_save, redraw
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw the figures into a folder, and return their paths."""
-    return save({name: fill(results) for name, fill in FIGURES.items()}, folder)
+    return fill_and_save(FIGURES, results, folder)
 
 
 def _spectra(results: Mapping[str, Any]) -> Any:

@@ -46,11 +46,13 @@ tensorflow-datasets first. Nothing here downloads anything.
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+
+from experiments.common.fields import by_name, fields_but
 
 # What may differ between two commands that go on in one work directory.
 NOT_SHARED = (
@@ -143,10 +145,8 @@ class TrainingConfig:
 
     def shared(self) -> dict[str, Any]:
         """What all models of one work directory have in common."""
-        values = asdict(self)
-        shared = {name: values[name] for name in values if name not in NOT_SHARED}
         # As JSON has it, so that it can be compared with what was written.
-        return json.loads(json.dumps(shared))
+        return json.loads(json.dumps(fields_but(self, NOT_SHARED)))
 
     def directory(self) -> Path:
         """The work directory."""
@@ -176,9 +176,9 @@ _MLM = replace(
     eval_every=250,
 )
 
-PRESETS = {
+PRESETS = by_name(
     # A few seconds: to see that everything works.
-    "smoke": replace(
+    replace(
         _MLM,
         preset="smoke",
         models=("full", "learnt-2", "shared-2"),
@@ -195,9 +195,9 @@ PRESETS = {
         log_every=2,
         eval_every=4,
     ),
-    "sentences": _SENTENCES,
-    "mlm": _MLM,
-    "mnli": replace(
+    _SENTENCES,
+    _MLM,
+    replace(
         _SENTENCES,
         preset="mnli",
         tfds="glue/mnli",
@@ -213,16 +213,15 @@ PRESETS = {
         eval_every=2000,
     ),
     # Devlin et al. 2019, base, 90 % of whose updates are at this length.
-    "mlm-base": replace(
-        _MLM,
+    replace(
+        _SENTENCES,
         preset="mlm-base",
+        task="mlm",
         models=("full", "learnt-8", "learnt-16", "learnt-32", "fixed-32", "shared-32"),
         steps=1_000_000,
-        length=128,
+        seeds=1,
         batch_size=256,
-        learning_rate=1e-4,
         warmup_fraction=0.01,
-        dropout_rate=0.1,
         held_out=4096,
         vocab_size=30522,
         num_layers=12,
@@ -233,4 +232,4 @@ PRESETS = {
         log_every=100,
         eval_every=10_000,
     ),
-}
+)

@@ -7,8 +7,9 @@ from attn_jax.train import Progress
 from experiments.common import provenance
 from experiments.common.live import Display, Measure, make_display
 from experiments.common.main import run_program
+from experiments.common.plan import publish
 from experiments.common.runs import finish_runs, require_steps, run_name
-from experiments.common.workdir import Workdir, write_json
+from experiments.common.workdir import Workdir
 from experiments.eigen_training import maps, plot, table, training
 from experiments.eigen_training.classification import Classification
 from experiments.eigen_training.command_line import PROGRAM, known, parse
@@ -73,10 +74,7 @@ def run(plan: Plan) -> None:
     with make_display(_runs(config), MEASURE) as display:
         rows = [_row(name, plan, starts, display) for name in config.models]
     results = assemble(rows, config, task)
-    write_json(workdir.results, results)
-    plot.draw(results, workdir.figures)
-    table.show(results)
-    print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")
+    publish(results, workdir, plot, table)
 
 
 def _row(

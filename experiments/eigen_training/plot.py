@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from attn_jax.analysis import plots
-from experiments.common.figures import redraw, save
+from experiments.common.figures import fill_and_save, redraw
 from experiments.eigen_training.table import right
 
 LOOKS = plots.line_styles(("learnt", "fixed", "shared"))
@@ -18,7 +18,7 @@ LOOKS = plots.line_styles(("learnt", "fixed", "shared"))
 
 def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw the figures into a folder, and return their paths."""
-    return save({name: fill(results) for name, fill in FIGURES.items()}, folder)
+    return fill_and_save(FIGURES, results, folder)
 
 
 def _accuracy(results: Mapping[str, Any]) -> Any:

@@ -42,12 +42,13 @@ on where it was stopped; two commands share the work. Expected numbers stand in
 docs/results.md.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import tyro
 
+from experiments.common.fields import by_name, fields_but
 from experiments.compare.config import CompareConfig
 
 # What may differ between two commands that go on in one work directory; of the data
@@ -113,7 +114,8 @@ class TrainingStudy(CompareConfig):
 
     def shared(self) -> dict[str, Any]:
         """What all runs of one work directory have in common."""
-        return _without(asdict(self), {*self.may_differ, *DECIDED})
+        shared = fields_but(self, {*self.may_differ, *DECIDED})
+        return dict(sorted(shared.items()))
 
     def directory(self) -> Path:
         """The work directory."""
@@ -155,16 +157,11 @@ class OverheadStudy:
 
     def shared(self) -> dict[str, Any]:
         """What all commands in one work directory have in common."""
-        return _without(asdict(self), {*self.may_differ})
+        return dict(sorted(fields_but(self, self.may_differ).items()))
 
     def directory(self) -> Path:
         """The work directory."""
         return self.workdir or Path("runs", "exclusive", self.preset)
-
-
-def _without(values: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """The other values, in order of their names."""
-    return {name: values[name] for name in sorted(values.keys() - names)}
 
 
 Study = TrainingStudy | OverheadStudy
@@ -188,9 +185,9 @@ _MAIN = TrainingStudy(
     eval_every=200,
 )
 
-PRESETS: dict[str, Study] = {
+PRESETS: dict[str, Study] = by_name(
     # A few seconds: to see that everything works.
-    "smoke": replace(
+    replace(
         _MAIN,
         preset="smoke",
         rows=("sa", "xsa", *both("sinks=1"), "xsa@gate=tanh", "xsa@layers=last1"),
@@ -204,8 +201,8 @@ PRESETS: dict[str, Study] = {
         length=32,
         validation_bytes=2048,
     ),
-    "main": _MAIN,
-    "ablations": replace(
+    _MAIN,
+    replace(
         _MAIN,
         preset="ablations",
         rows=(
@@ -225,8 +222,8 @@ PRESETS: dict[str, Study] = {
         checkpoint_every=300,
         eval_every=300,
     ),
-    "overhead": OverheadStudy(),
-    "accelerator": replace(
+    OverheadStudy(),
+    replace(
         _MAIN,
         preset="accelerator",
         rows=(
@@ -248,4 +245,4 @@ PRESETS: dict[str, Study] = {
         log_every=50,
         eval_every=1000,
     ),
-}
+)

@@ -4,7 +4,7 @@ python -m experiments.exclusive.plot runs/exclusive/main/results.json
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attn_jax.analysis import plots
-from experiments.common.figures import redraw, save
+from experiments.common.figures import Fill, fill_and_save, redraw
 from experiments.exclusive import overhead
 from experiments.exclusive.pairs import mean_similarity, pairs
 
@@ -24,8 +24,6 @@ PANELS = (
     ("centred_value_cosine", "values, without their mean"),
     ("centred_output_cosine", "output and value, without means"),
 )
-
-Fill = Callable[[Mapping[str, Any]], Any]
 
 
 def figures(results: Mapping[str, Any]) -> dict[str, Fill]:
@@ -43,8 +41,7 @@ def figures(results: Mapping[str, Any]) -> dict[str, Fill]:
 
 def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw the figures into a folder, and return their paths."""
-    found = figures(results)
-    return save({name: fill(results) for name, fill in found.items()}, folder)
+    return fill_and_save(figures(results), results, folder)
 
 
 def _differences(results: Mapping[str, Any]) -> Any:

@@ -37,6 +37,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from experiments.common.fields import by_name
 from experiments.compare import config as compare
 from experiments.linear_copy import config as linear_copy
 
@@ -108,9 +109,9 @@ class FeatureMapsConfig:
 
 _CPU = FeatureMapsConfig()
 
-PRESETS = {
-    "cpu": _CPU,
-    "smoke": replace(
+PRESETS = by_name(
+    _CPU,
+    replace(
         _CPU,
         preset="smoke",
         maps=("elu", "exp"),
@@ -119,4 +120,4 @@ PRESETS = {
         copy=linear_copy.PRESETS["smoke"],
         text=compare.PRESETS["smoke"],
     ),
-}
+)

@@ -26,11 +26,13 @@ The results are of every run that is finished in the work directory, so models m
 trained by one command each. Expected numbers stand in docs/results.md.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+
+from experiments.common.fields import by_name, fields_but
 
 MODELS = ("softmax", "linear", "lsh-1", "lsh-4")
 
@@ -108,8 +110,7 @@ class CopyConfig:
 
     def shared(self) -> dict[str, Any]:
         """What all runs of one work directory have in common."""
-        values = asdict(self)
-        return {name: values[name] for name in values if name not in NOT_SHARED}
+        return fields_but(self, NOT_SHARED)
 
     def directory(self) -> Path:
         """The work directory."""
@@ -137,9 +138,9 @@ _CPU = replace(
     validation_batches=8,
 )
 
-PRESETS = {
-    "cpu": _CPU,
-    "smoke": replace(
+PRESETS = by_name(
+    _CPU,
+    replace(
         _CPU,
         preset="smoke",
         models=("softmax", "linear"),
@@ -156,5 +157,5 @@ PRESETS = {
         validation_batches=2,
         generated_rows=8,
     ),
-    "paper": _PAPER,
-}
+    _PAPER,
+)

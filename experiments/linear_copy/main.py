@@ -1,14 +1,12 @@
 """Trains every model in turn, and shows what came out."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 from attn_jax.models import count_parameters
-from experiments.common import provenance
 from experiments.common.live import Measure, make_display
 from experiments.common.main import run_program
+from experiments.common.plan import ConfigPlan, plan_of, publish
 from experiments.common.runs import finish_runs, require_steps, run_name
-from experiments.common.workdir import Workdir, write_json
 from experiments.linear_copy import plot, table
 from experiments.linear_copy.command_line import PROGRAM, parse
 from experiments.linear_copy.config import NOT_SHARED, CopyConfig
@@ -19,35 +17,23 @@ from experiments.linear_copy.training import SYMBOLS, build, train
 MEASURE = Measure("nats", 1.0, lambda numbers: f"{numbers[SYMBOLS]:.2%} of the symbols")
 
 
-class Plan(NamedTuple):
-    """All that is known before anything is computed."""
-
-    config: CopyConfig
-    origin: dict[str, Any]
-    workdir: Workdir
-
-    def shared_config(self) -> dict[str, Any]:
-        return self.config.shared()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the experiment and return the exit code, as `run_program` says."""
     return run_program(PROGRAM, arguments, prepare, run)
 
 
-def prepare(arguments: Sequence[str]) -> Plan:
+def prepare(arguments: Sequence[str]) -> ConfigPlan[CopyConfig]:
     """Everything that can be wrong, looked at before anything is computed."""
     config = parse(arguments)
     for model in config.models:
         # What a mechanism can't do is said when its shapes are worked out.
         count_parameters(decoder_config(mechanism(model, config), config))
-    workdir = Workdir(config.directory(), NOT_SHARED)
-    workdir.check(config.shared())
-    require_steps(workdir, _runs(config), config.steps)
-    return Plan(config, provenance.origin(PROGRAM, arguments), workdir)
+    plan = plan_of(config, NOT_SHARED, PROGRAM, arguments)
+    require_steps(plan.workdir, _runs(config), config.steps)
+    return plan
 
 
-def run(plan: Plan) -> None:
+def run(plan: ConfigPlan[CopyConfig]) -> None:
     """Train what is left to train, then write and show the results."""
     config, workdir = plan.config, plan.workdir
     with make_display(_runs(config), MEASURE) as display:
@@ -67,10 +53,7 @@ def run(plan: Plan) -> None:
                 ),
             )
     results = assemble(config, workdir)
-    write_json(workdir.results, results)
-    plot.draw(results, workdir.figures)
-    table.show(results)
-    print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")
+    publish(results, workdir, plot, table)
 
 
 def _runs(config: CopyConfig) -> list[str]:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from attn_jax.analysis import plots
-from experiments.common.figures import mechanism_styles, redraw, save
+from experiments.common.figures import fill_and_save, mechanism_styles, redraw
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw the figure into a folder, and return its path."""
-    return save({name: fill(results) for name, fill in FIGURES.items()}, folder)
+    return fill_and_save(FIGURES, results, folder)
 
 
 def _convergence(results: Mapping[str, Any]) -> Any:

@@ -41,11 +41,13 @@ CIFAR-10, whose number of updates it doesn't say. Expected numbers stand in
 docs/results.md.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+
+from experiments.common.fields import by_name, fields_but
 
 # What may differ between two commands that go on in one work directory, and the steps
 # where the learning rate doesn't depend on how many there are.
@@ -176,8 +178,7 @@ class ImagesConfig:
 
     def shared(self) -> dict[str, Any]:
         """What all commands in one work directory have in common."""
-        values = asdict(self)
-        return {name: values[name] for name in values if name not in self.may_differ}
+        return fields_but(self, self.may_differ)
 
     @property
     def may_differ(self) -> tuple[str, ...]:
@@ -239,8 +240,8 @@ _PAPER = ImagesConfig(
     eval_every=10_000,
 )
 
-PRESETS = {
-    "smoke": replace(
+PRESETS = by_name(
+    replace(
         _DIGITS,
         preset="smoke",
         head="logistics",
@@ -260,10 +261,10 @@ PRESETS = {
         log_every=5,
         eval_every=10,
     ),
-    "digits": _DIGITS,
-    "fashion-mnist": _FASHION,
-    "mnist-paper": _PAPER,
-    "cifar10-paper": replace(
+    _DIGITS,
+    _FASHION,
+    _PAPER,
+    replace(
         _PAPER,
         preset="cifar10-paper",
         tfds="cifar10",
@@ -273,4 +274,4 @@ PRESETS = {
         batch_size=4,
         num_layers=16,
     ),
-}
+)

@@ -7,8 +7,9 @@ from attn_jax.data import ImageSet
 from attn_jax.models import count_parameters
 from experiments.common import provenance
 from experiments.common.main import run_program
+from experiments.common.plan import publish
 from experiments.common.runs import require_steps, run_name
-from experiments.common.workdir import Workdir, write_json
+from experiments.common.workdir import Workdir
 from experiments.linear_images import plot, table
 from experiments.linear_images.command_line import PROGRAM, parse
 from experiments.linear_images.config import ImagesConfig
@@ -65,10 +66,7 @@ def run(plan: Plan) -> None:
     numbers = [row.numbers() for row in rows]
     parts = [part for row in rows for part in row.parts]
     results = assemble(numbers, parts, config, plan.images)
-    write_json(workdir.results, results)
-    plot.draw(results, workdir.figures)
-    table.show(results)
-    print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")
+    publish(results, workdir, plot, table)
 
 
 def _introduce(plan: Plan) -> None:

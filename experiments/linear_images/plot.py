@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attn_jax.analysis import plots
-from experiments.common.figures import mechanism_styles, redraw, save
+from experiments.common.figures import fill_and_save, mechanism_styles, redraw
 from experiments.linear_images.rows import unpacked
 
 # Written images that are shown of each model.
@@ -21,7 +21,7 @@ GAP = 2
 
 def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw the figures into a folder, and return their paths."""
-    return save({name: fill(results) for name, fill in FIGURES.items()}, folder)
+    return fill_and_save(FIGURES, results, folder)
 
 
 def _loss_curves(results: Mapping[str, Any]) -> Any:

@@ -33,11 +33,13 @@ measures all anew, and another one needs a directory of its own. Expected number
 in docs/results.md.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+
+from experiments.common.fields import by_name, fields_but
 
 ROWS = (
     "softmax-dense",
@@ -93,8 +95,7 @@ class ScalingConfig:
 
     def shared(self) -> dict[str, Any]:
         """What all commands in one work directory have in common."""
-        values = asdict(self)
-        return {name: values[name] for name in values if name not in NOT_SHARED}
+        return fields_but(self, NOT_SHARED)
 
     def directory(self) -> Path:
         """The work directory."""
@@ -109,9 +110,9 @@ class ScalingConfig:
 
 _CPU = ScalingConfig()
 
-PRESETS = {
-    "cpu": _CPU,
-    "paper": replace(
+PRESETS = by_name(
+    _CPU,
+    replace(
         _CPU,
         preset="paper",
         tokens=2**16,
@@ -121,7 +122,7 @@ PRESETS = {
         # That of the paper's GTX 1080 Ti.
         max_bytes=11e9,
     ),
-    "smoke": replace(
+    replace(
         _CPU,
         preset="smoke",
         mechanisms=("softmax-dense", "lsh-1", "linear"),
@@ -133,4 +134,4 @@ PRESETS = {
         bucket_size=16,
         rounds=2,
     ),
-}
+)

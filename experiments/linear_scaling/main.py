@@ -2,27 +2,14 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from experiments.common import provenance
 from experiments.common.main import run_program
-from experiments.common.workdir import Workdir, write_json
+from experiments.common.plan import ConfigPlan, plan_of, publish
 from experiments.linear_scaling import plot, table
 from experiments.linear_scaling.command_line import PROGRAM, parse
 from experiments.linear_scaling.config import NOT_SHARED, ScalingConfig
 from experiments.linear_scaling.measuring import measure
-
-
-class Plan(NamedTuple):
-    """All that is known before anything is computed."""
-
-    config: ScalingConfig
-    origin: dict[str, Any]
-    workdir: Workdir
-
-    def shared_config(self) -> dict[str, Any]:
-        """What all commands in the work directory have in common."""
-        return self.config.shared()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,15 +17,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_program(PROGRAM, arguments, prepare, run)
 
 
-def prepare(arguments: Sequence[str]) -> Plan:
+def prepare(arguments: Sequence[str]) -> ConfigPlan[ScalingConfig]:
     """Everything that can be wrong, looked at before anything is computed."""
     config = parse(arguments)
-    workdir = Workdir(config.directory(), NOT_SHARED)
-    workdir.check(config.shared())
-    return Plan(config, provenance.origin(PROGRAM, arguments), workdir)
+    return plan_of(config, NOT_SHARED, PROGRAM, arguments)
 
 
-def run(plan: Plan) -> None:
+def run(plan: ConfigPlan[ScalingConfig]) -> None:
     """Measure everything, then write and show the results.
 
     Calls take turns, so half a measurement is none: one that was interrupted begins
@@ -48,10 +33,7 @@ def run(plan: Plan) -> None:
     begin = time.perf_counter()
     rows = measure(config, lambda line: print(line, flush=True))
     results = assemble(config, plan.origin, rows, time.perf_counter() - begin)
-    write_json(workdir.results, results)
-    plot.draw(results, workdir.figures)
-    table.show(results)
-    print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")
+    publish(results, workdir, plot, table)
 
 
 def assemble(

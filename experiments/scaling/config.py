@@ -22,7 +22,7 @@ A preset comes first on the command line, then whatever is to differ from it:
     python -m experiments.scaling pods --meshes fsdp=16 fsdp=8,tensor=2
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +30,7 @@ import jax.numpy as jnp
 import tyro
 
 from attn_jax.models import DecoderConfig, presets
+from experiments.common.fields import by_name, fields_but
 
 PAPER: Any = presets["xsa-2.7b"]
 # What may differ between two commands in one work directory.
@@ -72,8 +73,7 @@ class ScalingConfig:
 
     def shared(self) -> dict[str, Any]:
         """What all commands of one work directory have in common."""
-        values = asdict(self)
-        return {name: values[name] for name in values if name not in NOT_SHARED}
+        return fields_but(self, NOT_SHARED)
 
     def directory(self) -> Path:
         """The work directory."""
@@ -96,10 +96,10 @@ class ScalingConfig:
 
 _PODS = ScalingConfig()
 
-PRESETS = {
-    "pods": _PODS,
+PRESETS = by_name(
+    _PODS,
     # A few seconds: to see that everything works.
-    "smoke": replace(
+    replace(
         _PODS,
         preset="smoke",
         meshes=("fsdp=2", "fsdp=2,tensor=2"),
@@ -112,4 +112,4 @@ PRESETS = {
         head_dim=8,
         vocab_size=64,
     ),
-}
+)

@@ -2,30 +2,16 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 import jax
 
-from experiments.common import provenance
 from experiments.common.errors import fail
 from experiments.common.main import run_program
-from experiments.common.workdir import Workdir, write_json
+from experiments.common.plan import ConfigPlan, plan_of, publish
 from experiments.scaling import plot, table
 from experiments.scaling.command_line import PROGRAM, parse
 from experiments.scaling.config import NOT_SHARED, ScalingConfig
 from experiments.scaling.lowering import measure, most_devices
-
-
-class Plan(NamedTuple):
-    """All that is known before anything is computed."""
-
-    config: ScalingConfig
-    origin: dict[str, Any]
-    workdir: Workdir
-
-    def shared_config(self) -> dict[str, Any]:
-        """What all commands in the work directory have in common."""
-        return self.config.shared()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,13 +19,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_program(PROGRAM, arguments, prepare, run)
 
 
-def prepare(arguments: Sequence[str]) -> Plan:
+def prepare(arguments: Sequence[str]) -> ConfigPlan[ScalingConfig]:
     """Everything that can be wrong, looked at before anything is computed."""
     config = parse(arguments)
     simulate(most_devices(config))
-    workdir = Workdir(config.directory(), NOT_SHARED)
-    workdir.check(config.shared())
-    return Plan(config, provenance.origin(PROGRAM, arguments), workdir)
+    return plan_of(config, NOT_SHARED, PROGRAM, arguments)
 
 
 def simulate(devices: int) -> None:
@@ -53,7 +37,7 @@ def simulate(devices: int) -> None:
             fail("--mesh", "one", "none, since nothing runs here", remedy)
 
 
-def run(plan: Plan) -> None:
+def run(plan: ConfigPlan[ScalingConfig]) -> None:
     """Compile for every mesh, then write and show the results."""
     config, workdir = plan.config, plan.workdir
     begin, rows = time.perf_counter(), []
@@ -68,7 +52,4 @@ def run(plan: Plan) -> None:
         "seconds": round(time.perf_counter() - begin, 1),
         "rows": rows,
     }
-    write_json(workdir.results, results)
-    plot.draw(results, workdir.figures)
-    table.show(results)
-    print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")
+    publish(results, workdir, plot, table)

@@ -48,12 +48,13 @@ so two of them share the work; results.json holds whatever is finished:
 `row@16` is the row with 16 heads. Expected numbers stand in docs/results.md.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import tyro
 
+from experiments.common.fields import fields_but
 from experiments.compare.config import CompareConfig
 from experiments.translation.config import TranslationConfig
 
@@ -100,9 +101,8 @@ class Study:
 
     def shared(self) -> dict[str, Any]:
         """What all runs of one work directory have in common."""
-        values = asdict(self)
-        shared = values.keys() - {*self.may_differ, *DECIDED}
-        return {name: values[name] for name in sorted(shared)}
+        shared = fields_but(self, {*self.may_differ, *DECIDED})
+        return dict(sorted(shared.items()))
 
     def directory(self) -> Path:
         """The work directory."""

@@ -1,14 +1,11 @@
 """Trains every row with every seed, and shows what came out."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from experiments.common import provenance
-from experiments.common.grid import Grid
 from experiments.common.main import run_program
-from experiments.common.study import Task, assemble, say_elsewhere, train_rows
-from experiments.common.workdir import Workdir, write_json
+from experiments.common.plan import ConfigPlan, plan_of
+from experiments.common.study import StudyPlan, plan_study, run_study, show_study
 from experiments.synthesizer import plot, speed, table
 from experiments.synthesizer.classification import Classification
 from experiments.synthesizer.command_line import PROGRAM, parse
@@ -23,7 +20,7 @@ from experiments.synthesizer.config import (
 )
 from experiments.synthesizer.language import Language
 from experiments.synthesizer.presets import PRESETS
-from experiments.synthesizer.rows import Row, parse_rows
+from experiments.synthesizer.rows import parse_rows
 from experiments.synthesizer.translation import Translation
 
 TASKS: dict[type[Training], Any] = {
@@ -31,84 +28,31 @@ TASKS: dict[type[Training], Any] = {
     TranslationStudy: Translation,
     ClassificationStudy: Classification,
 }
-
-
-class SpeedPlan(NamedTuple):
-    """The study that trains nothing."""
-
-    config: SpeedStudy
-    origin: dict[str, Any]
-    workdir: Workdir
-
-    def shared_config(self) -> dict[str, Any]:
-        return self.config.shared()
-
-    def run(self) -> None:
-        """Measure, then show the results."""
-        _show(speed.measure(self.config, self.origin), self.workdir.path)
-
-
-class TrainingPlan(NamedTuple):
-    """A study that trains: all that is known before anything is computed."""
-
-    config: Training
-    origin: dict[str, Any]
-    rows: list[Row]
-    task: Task
-    workdir: Grid
-
-    def shared_config(self) -> dict[str, Any]:
-        """What all runs in the work directory have in common."""
-        return self.workdir.config
-
-    def run(self) -> None:
-        """Train what nobody has trained, then show what there is by now."""
-        elsewhere = train_rows(
-            self.rows,
-            self.config.seeds,
-            self.task,
-            self.workdir,
-            origin=self.origin,
-            in_words=table.in_words,
-        )
-        with self.workdir.joining():
-            order = (*ROWS, *PRESETS[self.config.preset].rows)
-            if done := self.workdir.finished(order):
-                corpus = self.task.corpus()
-                found = assemble("synthesizer", self.config, corpus, done)
-                _show(found, self.workdir.root)
-        say_elsewhere(elsewhere)
+Plan = ConfigPlan[SpeedStudy] | StudyPlan
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a study and return the exit code, as `run_program` says."""
-    return run_program(PROGRAM, arguments, prepare, lambda plan: plan.run())
+    return run_program(PROGRAM, arguments, prepare, run)
 
 
-def prepare(arguments: Sequence[str]) -> SpeedPlan | TrainingPlan:
+def prepare(arguments: Sequence[str]) -> Plan:
     """Everything that can be wrong, looked at before anything is computed."""
     config: Study = parse(arguments)
-    origin = provenance.origin(PROGRAM, arguments)
     rows = parse_rows(config.rows)
     if isinstance(config, SpeedStudy):
         speed.check(rows, config)
-        workdir = Workdir(config.directory(), config.may_differ)
-        workdir.check(config.shared())
-        return SpeedPlan(config, origin, workdir)
+        return plan_of(config, config.may_differ, PROGRAM, arguments)
     assert isinstance(config, Training)
     task = TASKS[type(config)](config)
-    for row in rows:
-        task.model(row)
-    shared = {**config.shared(), **task.fingerprints()}
-    grid = Grid(config.directory(), shared, config.may_differ)
-    grid.check()
-    return TrainingPlan(config, origin, rows, task, grid)
+    return plan_study(config, rows, task, PROGRAM, arguments)
 
 
-def _show(found: dict[str, Any], directory: Path) -> None:
-    """Write results, draw their figures, print their table."""
-    found = {**found, "figures": list(plot.figures(found))}
-    write_json(directory / "results.json", found)
-    plot.draw(found, directory / "figures")
-    table.show(found)
-    print(f"Numbers and figures: {directory}/results.json, {directory}/figures/")
+def run(plan: Plan) -> None:
+    """Measure, or train what nobody has trained, then show the results."""
+    if isinstance(plan, StudyPlan):
+        order = (*ROWS, *PRESETS[plan.config.preset].rows)
+        run_study("synthesizer", plan, order, plot, table)
+    else:
+        measured = speed.measure(plan.config, plan.origin)
+        show_study(measured, plan.workdir, plot, table)

@@ -4,7 +4,7 @@ python -m experiments.synthesizer.plot runs/synthesizer/lm-bytes/results.json
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from attn_jax.analysis import plots
-from experiments.common.figures import mechanism_styles, redraw, save
+from experiments.common.figures import Fill, fill_and_save, mechanism_styles, redraw
 from experiments.synthesizer.claims import BASES, losses
 from experiments.synthesizer.speed import megabytes, milliseconds
-
-Fill = Callable[[Mapping[str, Any]], Any]
 
 
 def figures(results: Mapping[str, Any]) -> dict[str, Fill]:
@@ -33,8 +31,7 @@ def figures(results: Mapping[str, Any]) -> dict[str, Fill]:
 
 def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw the figures into a folder, and return their paths."""
-    found = figures(results)
-    return save({name: fill(results) for name, fill in found.items()}, folder)
+    return fill_and_save(figures(results), results, folder)
 
 
 def _loss_curves(results: Mapping[str, Any]) -> Any:

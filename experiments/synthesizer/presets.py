@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from experiments.common.fields import by_name
 from experiments.synthesizer.config import (
     ROWS,
     ClassificationStudy,
@@ -68,9 +69,9 @@ def _task(preset: str) -> ClassificationStudy:
     return replace(_TASK, preset=preset, tfds=name, features=features, splits=splits)
 
 
-PRESETS: dict[str, Study] = {
+PRESETS: dict[str, Study] = by_name(
     # A few seconds: to see that everything works.
-    "smoke": replace(
+    replace(
         _BYTES,
         preset="smoke",
         rows=("softmax", "random+dense"),
@@ -86,9 +87,9 @@ PRESETS: dict[str, Study] = {
         d_ff=64,
         validation_bytes=4096,
     ),
-    "lm-bytes": _BYTES,
-    "lm-subwords": _PIECES,
-    "translation": TranslationStudy(
+    _BYTES,
+    _PIECES,
+    TranslationStudy(
         preset="translation",
         vocab_size=2000,
         max_length=24,
@@ -108,18 +109,16 @@ PRESETS: dict[str, Study] = {
         eval_every=100,
         eval_sentences=32,
     ),
-    "snippets": ClassificationStudy(
-        preset="snippets", rows=(*ROWS, "factorized_random+softmax")
-    ),
-    "heads": replace(
+    ClassificationStudy(preset="snippets", rows=(*ROWS, "factorized_random+softmax")),
+    replace(
         _BYTES,
         preset="heads",
         rows=tuple(f"{row}@{n}" for row in ("random", "dense") for n in (2, 4, 8, 16)),
         steps=800,
         eval_every=200,
     ),
-    "speed": SpeedStudy(preset="speed"),
-    "lm1b": replace(
+    SpeedStudy(preset="speed"),
+    replace(
         _PIECES,
         preset="lm1b",
         tfds="lm1b",
@@ -138,7 +137,7 @@ PRESETS: dict[str, Study] = {
         learning_rate=5e-4,
         validation_bytes=1 << 20,
     ),
-    "cnn-dailymail": TranslationStudy(
+    TranslationStudy(
         preset="cnn-dailymail",
         tfds="cnn_dailymail",
         source="article",
@@ -148,5 +147,5 @@ PRESETS: dict[str, Study] = {
         max_length=512,
         test_sentences=1000,
     ),
-    **{preset: _task(preset) for preset in TASKS},
-}
+    *map(_task, TASKS),
+)

@@ -45,6 +45,8 @@ from typing import Annotated, Any
 
 import tyro
 
+from experiments.common.fields import by_name, fields_but
+
 # What may differ between two commands that go on in one work directory.
 NOT_SHARED = (
     "preset",
@@ -144,8 +146,7 @@ class TranslationConfig:
 
     def shared(self) -> dict[str, Any]:
         """What all commands in one work directory have in common."""
-        values = asdict(self)
-        return {name: values[name] for name in values if name not in NOT_SHARED}
+        return fields_but(self, NOT_SHARED)
 
     def directory(self) -> Path:
         """The work directory."""
@@ -248,8 +249,8 @@ def with_text(preset: TranslationConfig) -> TranslationConfig:
     )
 
 
-PRESETS = {
-    "smoke": replace(
+PRESETS = by_name(
+    replace(
         _REVERSAL,
         preset="smoke",
         synthetic=6,
@@ -268,13 +269,11 @@ PRESETS = {
         eval_every=10,
         eval_sentences=8,
     ),
-    "reversal": _REVERSAL,
-    "libreoffice-en-de": _HELP,
-    "libreoffice-en-fr": replace(_HELP, preset="libreoffice-en-fr", target="fr"),
-    "wmt14-en-de-base": replace(
-        _BASE, preset="wmt14-en-de-base", tfds="wmt14_translate/de-en"
-    ),
-    "wmt14-en-de-big": replace(
+    _REVERSAL,
+    _HELP,
+    replace(_HELP, preset="libreoffice-en-fr", target="fr"),
+    replace(_BASE, preset="wmt14-en-de-base", tfds="wmt14_translate/de-en"),
+    replace(
         _BASE,
         preset="wmt14-en-de-big",
         tfds="wmt14_translate/de-en",
@@ -285,4 +284,4 @@ PRESETS = {
         dropout_rate=0.3,
         average=20,
     ),
-}
+)

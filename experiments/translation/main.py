@@ -9,7 +9,8 @@ from attn_jax.models import count_parameters
 from experiments.common import provenance
 from experiments.common.errors import UserError, fail
 from experiments.common.main import run_program
-from experiments.common.workdir import Workdir, write_json
+from experiments.common.plan import publish
+from experiments.common.workdir import Workdir
 from experiments.translation import plot, results, table
 from experiments.translation.command_line import PROGRAM, parse
 from experiments.translation.config import NOT_SHARED, TranslationConfig
@@ -132,12 +133,9 @@ def run(plan: Plan) -> None:
         translations,
         seconds,
     )
-    write_json(workdir.results, found)
     texts = [translation.text for translation in translations]
     _write_lines(workdir.path / f"test.{config.target}.translated", texts)
-    plot.draw(found, workdir.figures)
-    table.show(found)
-    print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")
+    publish(found, workdir, plot, table)
 
 
 def _kept(plan: Plan, trained: Trained) -> dict[str, Any]:

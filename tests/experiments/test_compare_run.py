@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from attn_jax.train import read_metrics
 from experiments.compare import main as compare_main
 from experiments.compare import plot, table
 from experiments.compare.text import Text
+from tests.experiments.commands import results_of, stop_at
 
 MODELS = ("mixture", "random+exclusive")
 STEPS = 6
@@ -38,32 +38,15 @@ def whole(compare, book, tmp_path_factory):
     return workdir, outcome
 
 
-def interrupt_at_batch(patch: pytest.MonkeyPatch, number: int) -> None:
-    """SIGINT when a batch is made; the first one of each model is for compiling."""
-    original, calls = Text.training_batch, []
-
-    def stopping(self, step, seed):
-        calls.append(step)
-        if len(calls) == number:
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(self, step, seed)
-
-    patch.setattr(Text, "training_batch", stopping)
-
-
 @pytest.fixture(scope="module")
 def interrupted(compare, book, tmp_path_factory):
     """The same run, interrupted in the second model and continued."""
     workdir = tmp_path_factory.mktemp("interrupted")
     with pytest.MonkeyPatch.context() as patch:
-        interrupt_at_batch(patch, (1 + STEPS) + (1 + 3))
+        stop_at(patch, Text, "training_batch", (1 + STEPS) + (1 + 3))
         first = compare(*options(book, workdir))
     second = compare(*options(book, workdir))
     return workdir, first, second
-
-
-def load(workdir: Path) -> dict:
-    return json.loads((workdir / "results.json").read_text())
 
 
 def losses(workdir: Path) -> list[tuple]:
@@ -111,7 +94,7 @@ def test_a_run_leaves_config_results_figures_checkpoints_and_events(whole):
 
 
 def test_results_say_where_the_numbers_are_from(whole):
-    results = load(whole[0])
+    results = results_of(whole[0])
     for name in ("commit", "versions", "device", "command", "seconds", "corpus"):
         assert name in results
     assert results["config"]["seeds"] == [0]
@@ -127,7 +110,7 @@ def test_results_say_where_the_numbers_are_from(whole):
 
 def test_the_table_that_is_printed_is_made_from_results_alone(whole):
     workdir, outcome = whole
-    results = load(workdir)
+    results = results_of(workdir)
     assert table.markdown(results) in outcome.out
     assert table.samples(results) in outcome.out
     assert [cells[0] for cells in table.table(results)] == list(MODELS)
@@ -136,7 +119,7 @@ def test_the_table_that_is_printed_is_made_from_results_alone(whole):
 
 def test_the_figures_are_drawn_from_results_alone(whole, tmp_path):
     workdir = whole[0]
-    for path in plot.draw(load(workdir), tmp_path):
+    for path in plot.draw(results_of(workdir), tmp_path):
         assert path.read_bytes() == (workdir / "figures" / path.name).read_bytes()
 
 
@@ -153,7 +136,8 @@ def test_a_continued_run_equals_one_without_interruption_to_the_bit(whole, inter
     workdir, _, second = interrupted
     assert second.code == 0, second.err
     assert losses(workdir) == losses(whole[0])
-    for here, there in zip(load(workdir)["rows"], load(whole[0])["rows"], strict=True):
+    ours, theirs = (results_of(path)["rows"] for path in (workdir, whole[0]))
+    for here, there in zip(ours, theirs, strict=True):
         for name in ("validation_bits_per_byte", "curve", "sample"):
             assert here["runs"][0][name] == there["runs"][0][name]
 
@@ -168,7 +152,7 @@ def test_what_is_finished_is_not_trained_again(whole, compare, book, monkeypatch
     before = (workdir / "results.json").read_bytes()
     again = compare(*options(book, workdir), "--log-every", "3")
     assert again.code == 0
-    assert table.markdown(load(workdir)) in again.out
+    assert table.markdown(results_of(workdir)) in again.out
     assert (workdir / "results.json").read_bytes() == before
 
 
@@ -179,7 +163,7 @@ def test_fewer_models_of_a_finished_run_are_a_table_of_their_own(
     monkeypatch.setattr(compare_main, "build", None)
     fewer = compare(*options(book, workdir), "--mechanisms", "random+exclusive")
     assert fewer.code == 0, fewer.err
-    assert [row["model"] for row in load(workdir)["rows"]] == ["random+exclusive"]
+    assert [row["model"] for row in results_of(workdir)["rows"]] == ["random+exclusive"]
 
 
 def test_the_steps_of_an_interrupted_run_are_enough_where_no_more_are_asked_for(
@@ -187,11 +171,12 @@ def test_the_steps_of_an_interrupted_run_are_enough_where_no_more_are_asked_for(
 ):
     softmax = ["--mechanisms", "softmax"]
     with monkeypatch.context() as patch:
-        interrupt_at_batch(patch, 1 + 3)
+        stop_at(patch, Text, "training_batch", 1 + 3)
         assert compare(*options(book, tmp_path), *softmax).code == 130
     outcome = compare(*options(book, tmp_path, steps=3), *softmax)
     assert outcome.code == 0, outcome.err
-    assert [step for step, _ in load(tmp_path)["rows"][0]["runs"][0]["curve"]] == [3]
+    ((run,),) = [row["runs"] for row in results_of(tmp_path)["rows"]]
+    assert [step for step, _ in run["curve"]] == [3]
 
 
 def test_another_config_is_refused(whole, compare, book):
@@ -232,7 +217,7 @@ def test_a_run_goes_on_on_a_mesh(whole, compare, book, tmp_path):
     assert outcome.code == 0, outcome.err
     table = outcome.out.index("bytes on each of the devices of data=2, fsdp=2")
     assert table < outcome.out.index("bits per byte")
-    results = load(tmp_path / "run")
+    results = results_of(tmp_path / "run")
     assert "--mesh data=2,fsdp=2" in results["command"]
     mine = [line for line in losses(tmp_path / "run") if line[0] == MODELS[1]]
     assert [step for _, step, _ in mine] == [2, 4, 6, 7]

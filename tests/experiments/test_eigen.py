@@ -18,6 +18,7 @@ from experiments.eigen_training import plot as training_plot
 from experiments.eigen_training.classification import Classification
 from experiments.eigen_training.command_line import parse
 from experiments.eigen_training.main import main as training_main
+from tests.experiments.commands import results_of
 from tests.experiments.conftest import run
 from tests.interop import small
 from tests.nn.cases import light_jit
@@ -26,10 +27,6 @@ analyse = functools.partial(run, eigen_main)
 train = functools.partial(run, training_main)
 SMALL = ("--length", "8", "--sequences", "20", "--held-out", "6", "--batch-size", "6")
 FEW = ("--ranks", "2", "4", "--known", "2", "4", "--matrix-rank", "3", "--repeats", "1")
-
-
-def load(workdir):
-    return json.loads((workdir / "results.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +59,7 @@ def masked(book, tmp_path_factory):
 
 
 def test_masked_pieces_are_learnt(masked):
-    results = load(masked)
+    results = results_of(masked)
     ((one,),) = [row["runs"] for row in results["rows"]]
     assert 0 < one["test"]["held_out_loss"] < 7
     assert 0 <= one["test"]["masked_accuracy"] <= 1
@@ -81,7 +78,7 @@ def analysed(masked, book, tmp_path_factory):
 
 def test_an_encoder_of_ours_is_analysed_beside_a_random_one(analysed):
     workdir, outcome, _ = analysed
-    results = load(workdir)
+    results = results_of(workdir)
     assert [row["model"] for row in results["rows"]] == ["own", "random"]
     assert results["random_overlap"] == 4 / 8
     for row in results["rows"]:
@@ -122,11 +119,11 @@ def test_an_encoder_of_ours_is_analysed_beside_a_random_one(analysed):
 def test_what_is_analysed_is_kept(analysed):
     """The same command again computes nothing, and says the same."""
     workdir, _, options = analysed
-    before = load(workdir)
+    before = results_of(workdir)
     outcome = analyse("smoke", *options, *SMALL, *FEW)
     assert outcome.code == 0, outcome.err
     assert "analysing" not in outcome.out
-    assert load(workdir) == before
+    assert results_of(workdir) == before
 
 
 def test_another_encoder_of_the_same_name_is_no_longer_the_same(analysed, encoder):
@@ -180,7 +177,7 @@ def tuned(encoder, snippets, tmp_path_factory):
 
 def test_an_encoder_is_fine_tuned_with_few_scores(tuned):
     workdir, outcome, *_ = tuned
-    results = load(workdir)
+    results = results_of(workdir)
     (row,) = results["rows"]
     assert [one["seed"] for one in row["runs"]] == [0, 1]
     for one in row["runs"]:
@@ -195,11 +192,11 @@ def test_an_encoder_is_fine_tuned_with_few_scores(tuned):
 
 def test_finished_models_stay(tuned, encoder, snippets):
     workdir, *_ = tuned
-    before = load(workdir)
+    before = results_of(workdir)
     outcome = train(*options(encoder, snippets, workdir, "--steps", "6"))
     assert outcome.code == 0, outcome.err
     assert "compiling" not in outcome.out
-    assert load(workdir) == before
+    assert results_of(workdir) == before
 
 
 def test_models_begin_with_what_the_scores_say(tuned):
@@ -243,77 +240,53 @@ def test_verdicts():
     assert better.held == "undecided (1 of 2 seeds)"
 
 
-MISTAKES = {
-    "an unknown model": (
-        train,
-        ("smoke", "--models", "fixd-8"),
-        "--models: got 'fixd-8'; expected one of full, or fixed-K",
+# What is said of a command line, in which {encoder} is a folder.
+TRAINING = {
+    "smoke --models fixd-8": (
+        "--models: got 'fixd-8'; expected one of full, or fixed-K"
     ),
-    "more scores than keys": (
-        train,
-        ("smoke", "--models", "fixed-17"),
-        "--models: got 'fixed-17'; expected at most --length 16 scores a query",
+    "smoke --models fixed-17": (
+        "--models: got 'fixed-17'; expected at most --length 16 scores a query"
     ),
-    "no pretrained encoder": (
-        train,
-        ("sentences", "--data", "x"),
-        "--pretrained: got nothing; expected a folder with config.json",
+    "sentences --data x": (
+        "--pretrained: got nothing; expected a folder with config.json"
     ),
-    "no texts": (
-        train,
-        ("sentences", "--pretrained", "x"),
-        "--data: got neither --data nor --tfds; expected one of the two",
+    "sentences --pretrained x": (
+        "--data: got neither --data nor --tfds; expected one of the two"
     ),
-    "several files of texts": (
-        train,
-        ("sentences", "--pretrained", "x", "--data", "y", "z"),
-        "--data: got 2 paths; expected one file of labelled texts",
+    "sentences --pretrained x --data y z": (
+        "--data: got 2 paths; expected one file of labelled texts"
     ),
-    "a negative ridge": (
-        train,
-        ("smoke", "--ridge", "-1"),
-        "--ridge: got -1.0; expected a number of at least 0",
-    ),
-    "a model without a folder": (
-        analyse,
-        ("smoke", "--models", "minilm"),
-        "--models: got minilm; expected NAME=FOLDER",
-    ),
-    "a folder that is not there": (
-        analyse,
-        ("smoke", "--models", "minilm=/nowhere/at/all"),
-        "directory: got /nowhere/at/all, which has no tokenizer.json",
-    ),
-    "a rank above the length": (
-        analyse,
-        ("smoke", "--ranks", "17"),
-        "--ranks: got (17,); expected numbers from 1 to --length 16",
-    ),
-    "fewer sequences than components": (
-        analyse,
-        ("smoke", "--sequences", "8"),
-        "--sequences: got 8; expected more than 8",
-    ),
-    "too little text": (
-        analyse,
-        ("smoke", "--models", "small={encoder}", "--sequences", "100000"),
-        "tokens of small; expected at least",
-    ),
-    "tags that are not there": (
-        analyse,
-        ("smoke", "--tagged"),
-        "--tagged: got ",
-    ),
+    "smoke --ridge -1": "--ridge: got -1.0; expected a number of at least 0",
 }
+ANALYSIS = {
+    "smoke --models minilm": "--models: got minilm; expected NAME=FOLDER",
+    "smoke --models minilm=/nowhere/at/all": (
+        "directory: got /nowhere/at/all, which has no tokenizer.json"
+    ),
+    "smoke --ranks 17": "--ranks: got (17,); expected numbers from 1 to --length 16",
+    "smoke --sequences 8": "--sequences: got 8; expected more than 8",
+    "smoke --models small={encoder} --sequences 100000": (
+        "tokens of small; expected at least"
+    ),
+    "smoke --tagged": "--tagged: got ",
+}
+MISTAKES = [
+    *((train, words, said) for words, said in TRAINING.items()),
+    *((analyse, words, said) for words, said in ANALYSIS.items()),
+]
 
 
-@pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_end_before_anything_is_computed(case, encoder, book, tmp_path):
-    program, arguments, message = MISTAKES[case]
-    given = [word.format(encoder=encoder) for word in arguments]
+@pytest.mark.parametrize(
+    ("program", "words", "said"), MISTAKES, ids=[*TRAINING, *ANALYSIS]
+)
+def test_mistakes_end_before_anything_is_computed(
+    program, words, said, encoder, book, tmp_path
+):
+    given = [word.format(encoder=encoder) for word in words.split()]
     if "--data" not in given and "sentences" not in given:
         given += ["--data", str(book)]
     outcome = program(*given, "--workdir", tmp_path / "runs")
     assert outcome.code == 2
-    assert message in outcome.err
+    assert said in outcome.err
     assert not (tmp_path / "runs").exists()

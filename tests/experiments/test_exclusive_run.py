@@ -1,59 +1,39 @@
 """Rows with and without exclusion from end to end: whole, stopped, measured."""
 
-import json
-import os
-import signal
-
 import pytest
 
 from attn_jax.train import read_metrics
 from experiments import results as results_page
 from experiments.common import provenance
 from experiments.common.workdir import Workdir
-from experiments.compare.text import Text
 from experiments.exclusive import lowering, overhead, plot, table
 from experiments.exclusive.config import OverheadStudy
 from experiments.exclusive.pairs import pairs
 from experiments.exclusive.training import Language
+from tests.experiments.commands import (
+    by_arguments,
+    finished,
+    numbers_of,
+    refused,
+    results_of,
+    stopped_study,
+    study,
+)
 
 ROWS = ("sa", "xsa@gate=sigmoid@layers=last1")
-STEPS = 4
+NUMBERS = ("validation_bits_per_byte", "curve", "gates", "similarity")
 
 
-def options(book, workdir, rows=ROWS, seeds=2):
-    return [
-        *("smoke", "--data", book, "--workdir", workdir, "--rows", *rows),
-        *("--seeds", str(seeds), "--steps", str(STEPS), "--checkpoint-every", "2"),
-        *("--log-every", "1", "--eval-every", "4", "--length", "16"),
-        *("--batch-size", "4", "--validation-bytes", "200"),
-    ]
-
-
-def results_of(workdir):
-    return json.loads((workdir / "results.json").read_text())
-
-
-def numbers_of(workdir):
-    """What a run has found, without its times."""
-    return {
-        (row["row"], run["seed"]): (
-            run["validation_bits_per_byte"],
-            run["curve"],
-            run["gates"],
-            run["similarity"],
-        )
-        for row in results_of(workdir)["rows"]
-        for run in row["runs"]
-    }
+def options(book, workdir, rows=ROWS):
+    sizes = ("--length", "16", "--batch-size", "4")
+    return study(book, workdir, rows, 2, *sizes)
 
 
 @pytest.fixture(scope="module")
 def whole(exclude, book, tmp_path_factory):
     """The directory of a study without interruption, and what it printed."""
     workdir = tmp_path_factory.mktemp("whole")
-    outcome = exclude(*options(book, workdir))
-    assert outcome.code == 0, outcome.err
-    return workdir, outcome
+    return workdir, finished(exclude, options(book, workdir))
 
 
 def test_results_have_both_rows_and_what_lies_between_them(whole):
@@ -95,27 +75,13 @@ def test_table_figures_and_page_are_made_from_results_alone(whole):
     assert f"exclusive-smoke-seeds2-{results['figures'][0]}.png" in section
 
 
-def test_a_study_that_was_stopped_goes_on_where_it_was(
-    whole, exclude, book, tmp_path, monkeypatch
-):
-    original, calls = Text.training_batch, []
-
-    def stopping(self, step, seed):
-        calls.append(step)
-        # One to compile and four to train, for seed 0; then the third of seed 1.
-        if len(calls) == 1 + STEPS + 3:
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(self, step, seed)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Text, "training_batch", stopping)
-        first = exclude(*options(book, tmp_path, ROWS[1:]))
-    assert first.code == 130
-    assert "SIGINT after step 3 of 4" in first.err
-    second = exclude(*options(book, tmp_path, ROWS[1:]))
-    assert second.code == 0, second.err
-    want = numbers_of(whole[0])
-    assert numbers_of(tmp_path) == {key: want[key] for key in want if key[0] == ROWS[1]}
+def test_a_study_that_was_stopped_goes_on_where_it_was(whole, exclude, book, tmp_path):
+    stopped_study(exclude, options(book, tmp_path, ROWS[1:]))
+    finished(exclude, options(book, tmp_path, ROWS[1:]))
+    want = numbers_of(whole[0], NUMBERS)
+    assert numbers_of(tmp_path, NUMBERS) == {
+        key: want[key] for key in want if key[0] == ROWS[1]
+    }
     lines = read_metrics(tmp_path / f"{ROWS[1]}-seed1")
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
 
@@ -124,9 +90,9 @@ def test_what_is_finished_is_not_trained_again_nor_under_another_config(
     whole, exclude, book, monkeypatch
 ):
     monkeypatch.setattr(Language, "build", None)
-    before = numbers_of(whole[0])
-    assert exclude(*options(book, whole[0])).code == 0
-    assert numbers_of(whole[0]) == before
+    before = numbers_of(whole[0], NUMBERS)
+    finished(exclude, options(book, whole[0]))
+    assert numbers_of(whole[0], NUMBERS) == before
     outcome = exclude(*options(book, whole[0]), "--learning-rate", "0.1")
     assert outcome.code == 2
     assert "learning_rate: 0.008 there, 0.1 now" in outcome.err
@@ -147,22 +113,19 @@ def test_what_is_finished_is_not_trained_again_nor_under_another_config(
         (["--size", "3b"], "0.1m, 0.2m, 0.4m, 0.7b"),
         (["--similarity", "-1"], "--similarity: got -1"),
     ],
-    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+    ids=by_arguments,
 )
 def test_mistakes_are_said_at_once(exclude, book, tmp_path, arguments, message):
-    outcome = exclude("smoke", "--data", book, "--workdir", tmp_path, *arguments)
-    assert outcome.code == 2
-    assert message in outcome.err
-    assert not list(tmp_path.iterdir())
+    assert message in refused(exclude, book, tmp_path, arguments)
 
 
 def test_overhead_is_measured_of_a_block_and_of_a_step(exclude, tmp_path):
-    outcome = exclude(
+    arguments = [
         *("overhead", "--workdir", tmp_path, "--lengths", "8", "--tokens", "8"),
         *("--widths", "8", "--head-dim", "4", "--rounds", "1"),
         *("--step-layers", "1", "--step-batch", "1", "--step-length", "4"),
-    )
-    assert outcome.code == 0, outcome.err
+    ]
+    outcome = finished(exclude, arguments)
     results = results_of(tmp_path)
     found = [(p["name"], p["direction"], p["n"], p["width"]) for p in results["points"]]
     ways = ("forward", 8), ("both", 8), ("step", 4)

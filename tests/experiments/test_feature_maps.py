@@ -1,7 +1,6 @@
 """Feature maps on both tasks, from end to end, and what the numbers say."""
 
 import functools
-import json
 
 import pytest
 
@@ -13,6 +12,7 @@ from experiments.feature_maps.claims import claims
 from experiments.feature_maps.config import MAPS, FeatureMapsConfig
 from experiments.feature_maps.rows import FUNCTIONS, make_rows
 from experiments.linear_copy.training import LOSS, SYMBOLS
+from tests.experiments.commands import results_of
 from tests.experiments.conftest import run
 
 ROWS = ["relu", "relu+norm"]
@@ -38,13 +38,9 @@ def whole(feature_maps, book, tmp_path_factory):
     return workdir, outcome
 
 
-def load(workdir):
-    return json.loads((workdir / "results.json").read_text())
-
-
 def test_every_row_has_numbers_of_every_task(whole):
     workdir, outcome = whole
-    results = load(workdir)
+    results = results_of(workdir)
     assert {task: list(rows) for task, rows in results["tasks"].items()} == {
         "copy": ROWS,
         "text": ROWS,
@@ -62,10 +58,10 @@ def test_one_task_of_a_finished_run_is_a_table_of_its_own(
     for module in (maps_main.copy_training, maps_main.text_training):
         monkeypatch.setattr(module, "build", None)
     workdir, _ = whole
-    before = load(workdir)
+    before = results_of(workdir)
     outcome = feature_maps(*options(workdir, book, "--tasks", "text"))
     assert outcome.code == 0, outcome.err
-    results = load(workdir)
+    results = results_of(workdir)
     assert list(results["tasks"]) == ["text"]
     assert results["tasks"]["text"] == before["tasks"]["text"]
     assert results["command"] == before["command"], "that of the training"

@@ -1,9 +1,7 @@
 """Images from end to end: whole, interrupted, and begun again."""
 
-import json
 import os
 import shutil
-import signal
 
 import jax
 import pytest
@@ -12,6 +10,7 @@ from attn_jax.train import read_metrics
 from experiments.linear_images import main as images_main
 from experiments.linear_images import plot, rows, table, writing
 from experiments.linear_images.training import Program
+from tests.experiments.commands import results_of, stop_at
 
 STEPS = 6
 
@@ -42,13 +41,9 @@ def whole(draw, pictures, two_lengths, tmp_path_factory):
     return workdir, outcome
 
 
-def load(workdir):
-    return json.loads((workdir / "results.json").read_text())
-
-
 def test_results(whole):
     workdir, outcome = whole
-    results = load(workdir)
+    results = results_of(workdir)
     assert [row["model"] for row in results["rows"]] == ["softmax", "linear"]
     assert results["reference"]["uniform_bits_per_dim"] == 8
     assert results["images"]["counted_images"] == 5
@@ -86,7 +81,7 @@ def test_results(whole):
 
 
 def test_a_completion_keeps_what_is_given(whole):
-    results = load(whole[0])
+    results = results_of(whole[0])
     shape = results["images"]["shape"]
     for row in results["rows"]:
         for text, original in zip(
@@ -98,7 +93,7 @@ def test_a_completion_keeps_what_is_given(whole):
 
 def test_the_figures_are_drawn_from_results_alone(whole, tmp_path):
     workdir, _ = whole
-    drawn = plot.draw(load(workdir), tmp_path)
+    drawn = plot.draw(results_of(workdir), tmp_path)
     assert [path.stem for path in drawn] == ["loss_curves", "samples", "completions"]
     for path in drawn:
         assert 1_000 < path.stat().st_size < 300_000
@@ -106,27 +101,13 @@ def test_the_figures_are_drawn_from_results_alone(whole, tmp_path):
 
 
 def test_a_curve_says_on_how_many_images_it_is(whole):
-    results = load(whole[0])
+    results = results_of(whole[0])
     results["images"] |= {"held_out_images": 900, "counted_images": 1000}
     (axes,) = plot.FIGURES["loss_curves"](results).axes
     assert axes.get_ylabel() == "bits/dim, 8 held-out images"
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert labels[-1] == "table of neighbouring pixels, on 1,000 images"
     assert sorted(labels[:-1]) == ["linear", "softmax"]
-
-
-def stop_at(patch, owner, name, number):
-    """SIGINT at the call of that number; the first batch of a model is to compile."""
-    original, calls = getattr(owner, name), []
-
-    def stopping(*arguments, **options):
-        calls.append(arguments)
-        if len(calls) == number:
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(*arguments, **options)
-
-    patch.setattr(owner, name, stopping)
-    return calls
 
 
 def test_interruptions_change_nothing(whole, draw, pictures, tmp_path, monkeypatch):
@@ -145,7 +126,7 @@ def test_interruptions_change_nothing(whole, draw, pictures, tmp_path, monkeypat
     assert len(calls) == 1, "what softmax wrote is there"
     third = draw(*options(pictures, tmp_path))
     assert third.code == 0, third.err
-    ours, theirs = load(tmp_path), load(whole[0])
+    ours, theirs = results_of(tmp_path), results_of(whole[0])
     for mine, other in zip(ours["rows"], theirs["rows"], strict=True):
         assert mine["completions"] == other["completions"]
         for name in ("curve", "held_out_bits_per_dim"):
@@ -179,13 +160,13 @@ def test_what_is_asked_for_anew_is_measured_without_training(
     outcome = draw(*options(pictures, workdir), *linear)
     assert outcome.code == 0, outcome.err
     assert len(calls) == 2
-    results = load(workdir)
+    results = results_of(workdir)
     trained, measured = results["command"].split("; ")
-    assert trained == load(whole[0])["command"]
+    assert trained == results_of(whole[0])["command"]
     assert measured.endswith("--mechanisms linear --repeats 2")
     (row,) = results["rows"]
     assert [len(timed["seconds"]) for timed in row["writing"]] == [2, 2]
-    assert row["training"] == load(whole[0])["rows"][1]["training"]
+    assert row["training"] == results_of(whole[0])["rows"][1]["training"]
 
 
 def test_another_config_is_refused(whole, draw, pictures):

@@ -15,6 +15,7 @@ from experiments.linear_copy import plot, table, training
 from experiments.linear_copy.claims import claims
 from experiments.linear_copy.config import PRESETS
 from experiments.linear_copy.models import decoder_config, mechanism
+from tests.experiments.commands import results_of
 from tests.experiments.conftest import run
 
 MODELS = ("softmax", "linear")
@@ -65,16 +66,12 @@ def interrupted(copy_task, tmp_path_factory):
     return workdir, stopped, copy_task(*options(workdir, "softmax"))
 
 
-def load(workdir):
-    return json.loads((workdir / "results.json").read_text())
-
-
 def losses(workdir):
     return sorted((x["name"], x["step"], x["loss"]) for x in read_metrics(workdir))
 
 
 def test_results_hold_a_curve_and_copies_of_each_run(whole):
-    results = load(whole[0])
+    results = results_of(whole[0])
     assert [row["model"] for row in results["rows"]] == list(MODELS)
     assert results["config"]["seeds"] == [0]
     assert results["command"].startswith("python -m experiments.linear_copy smoke")
@@ -88,7 +85,7 @@ def test_results_hold_a_curve_and_copies_of_each_run(whole):
 
 def test_table_and_figure_are_made_from_results_alone(whole, tmp_path):
     workdir, outcome = whole
-    results = load(workdir)
+    results = results_of(workdir)
     assert table.markdown(results) in outcome.out
     (drawn,) = plot.draw(results, tmp_path)
     there = (workdir / "figures" / drawn.name).read_bytes()
@@ -109,7 +106,7 @@ def test_parts_and_interruptions_leave_no_trace(whole, interrupted):
     workdir, _, last = interrupted
     assert last.code == 0, last.err
     assert losses(workdir) == losses(whole[0])
-    here, there = load(workdir), load(whole[0])
+    here, there = results_of(workdir), results_of(whole[0])
     assert [row["model"] for row in here["rows"]] == list(MODELS)
     commands = here["command"].split("; ")
     assert ["--models linear " in command for command in commands] == [True, False]
@@ -134,7 +131,7 @@ def test_runs_of_another_length_are_no_part_of_the_results(
     (workdir / "finished" / "lsh-4.json").write_text(json.dumps(other))
     monkeypatch.setattr(copy_main, "build", None)
     assert copy_task(*options(workdir)).code == 0
-    assert [row["model"] for row in load(workdir)["rows"]] == list(MODELS)
+    assert [row["model"] for row in results_of(workdir)["rows"]] == list(MODELS)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Curves over the length: what is measured, and what is made of it."""
 
-import json
-
 import jax
 import pytest
 
@@ -19,6 +17,7 @@ from experiments.linear_scaling import (
 from experiments.linear_scaling.cases import make_case
 from experiments.linear_scaling.config import PRESETS, ROWS, ScalingConfig
 from experiments.linear_scaling.measuring import SHORT, measure, turn_of
+from tests.experiments.commands import results_of
 from tests.ops.oracles import assert_close
 
 MODELS = ("softmax-dense", "linear")
@@ -38,12 +37,8 @@ def whole(scale, tmp_path_factory):
     return workdir, outcome
 
 
-def load(workdir):
-    return json.loads((workdir / "results.json").read_text())
-
-
 def test_every_length_and_mechanism_is_measured_in_every_round(whole):
-    rows = load(whole[0])["rows"]
+    rows = results_of(whole[0])["rows"]
     assert [(row["n"], row["model"]) for row in rows] == [
         (n, model) for n in LENGTHS for model in MODELS
     ]
@@ -59,7 +54,7 @@ def test_every_length_and_mechanism_is_measured_in_every_round(whole):
 
 
 def test_results_say_where_the_numbers_are_from(whole):
-    results = load(whole[0])
+    results = results_of(whole[0])
     assert results["command"].startswith("python -m experiments.linear_scaling smoke")
     for name in ("commit", "versions", "device", "seconds"):
         assert name in results
@@ -70,7 +65,7 @@ def test_results_say_where_the_numbers_are_from(whole):
 
 def test_tables_and_figure_are_made_from_results_alone(whole, tmp_path):
     workdir, outcome = whole
-    results = load(workdir)
+    results = results_of(workdir)
     assert table.markdown(results) in outcome.out
     for note in table.notes(results):
         assert note in outcome.out
@@ -141,7 +136,7 @@ def test_softmax_is_the_same_attention_in_both_forms():
     assert_close(jax.jit(blockwise.function)(*x), jax.jit(dense.function)(*x), 1e-5)
 
 
-def results_of(rows, fit_from=1, **config):
+def results_with(rows, fit_from=1, **config):
     config = {"fit_from": fit_from, "bucket_size": 64, **config}
     return {"config": config, "rows": rows}
 
@@ -161,23 +156,23 @@ def power(model, exponent, *, lengths=(64, 128, 256, 512), rounds=(1.0,), memory
 
 
 def test_an_exponent_is_that_of_one_sample():
-    growth = fits.growth_of_time(results_of(power("linear", 1.5)), "linear")
+    growth = fits.growth_of_time(results_with(power("linear", 1.5)), "linear")
     assert growth.exponent == pytest.approx(1.5)
     assert growth.least == pytest.approx(1.5)
     assert growth.off == pytest.approx(0, abs=1e-9)
     assert (growth.first, growth.last) == (64, 512)
-    memory = fits.growth_of_memory(results_of(power("linear", 1, memory=2)), "linear")
+    memory = fits.growth_of_memory(results_with(power("linear", 1, memory=2)), "linear")
     assert memory.exponent == pytest.approx(2)
 
 
 def test_short_lengths_are_left_to_their_overhead():
     rows = power("linear", 1)
     rows[0]["samples"] = [2048.0]
-    assert fits.growth_of_time(results_of(rows, 128), "linear").exponent == (
+    assert fits.growth_of_time(results_with(rows, 128), "linear").exponent == (
         pytest.approx(1)
     )
-    assert fits.growth_of_time(results_of(rows, 1), "linear").exponent < 0.9
-    assert fits.growth_of_time(results_of(rows, 256), "linear") is None
+    assert fits.growth_of_time(results_with(rows, 1), "linear").exponent < 0.9
+    assert fits.growth_of_time(results_with(rows, 256), "linear") is None
 
 
 def test_rounds_give_the_range_of_an_exponent_and_medians_its_value():
@@ -185,23 +180,23 @@ def test_rounds_give_the_range_of_an_exponent_and_medians_its_value():
     for row in rows:
         row["samples"][0] *= row["n"] ** 0.5
         row["samples"][2] /= row["n"] ** 0.25
-    growth = fits.growth_of_time(results_of(rows), "linear")
+    growth = fits.growth_of_time(results_with(rows), "linear")
     found = (growth.exponent, growth.least, growth.most)
     assert found == pytest.approx((1.0, 0.75, 1.5))
     # Of a claim, nothing can be told: 1 is in its range, and the others aren't.
-    time = verdicts(results_of(rows))
+    time = verdicts(results_with(rows))
     assert time["Linear attention takes time in proportion to N"] == "cannot be told"
 
 
 def test_a_point_off_the_line_is_seen():
     rows = power("linear", 1)
     rows[1]["samples"] = [2 * rows[1]["samples"][0]]
-    assert 0.3 < fits.growth_of_time(results_of(rows), "linear").off < 1
+    assert 0.3 < fits.growth_of_time(results_with(rows), "linear").off < 1
 
 
 def of_the_paper(scale=1.0):
     """The paper's own numbers as if they were ours, linear times `scale`."""
-    return results_of(
+    return results_with(
         [
             {
                 "model": paper.NAMES[name],
@@ -242,11 +237,11 @@ def test_the_papers_numbers_bear_its_claims_out():
 def test_claims_fail_where_the_numbers_say_otherwise():
     slow = verdicts(of_the_paper(scale=5))
     assert slow["Linear attention takes less than softmax, at every length"] == "no"
-    steep = verdicts(results_of(power("linear", 1.06) + power("softmax-dense", 1.7)))
+    steep = verdicts(results_with(power("linear", 1.06) + power("softmax-dense", 1.7)))
     assert list(steep.values()).count("no") == 4
-    flat = verdicts(results_of(power("linear", 0.5)))
+    flat = verdicts(results_with(power("linear", 0.5)))
     assert set(flat.values()) == {"no"}
-    level = verdicts(results_of(power("linear", 1.04) + power("softmax-dense", 2.1)))
+    level = verdicts(results_with(power("linear", 1.04) + power("softmax-dense", 2.1)))
     assert set(level.values()) == {"yes"}
 
 
@@ -254,20 +249,20 @@ def test_a_ratio_of_calls_that_were_never_run_is_marked():
     rows = power("linear", 1) + power("softmax-dense", 2)
     rows[-1]["left_out"] = "needs more"
     del rows[-1]["samples"]
-    *_, cheaper = claims.claims(results_of(rows))
+    *_, cheaper = claims.claims(results_with(rows))
     assert cheaper.ours == (
         "time 64.0 to 256.0 times, N = 64 to 256; "
         "memory 64.0 to 512.0* times, N = 64 to 512"
     )
-    found = claims.claims(results_of(rows))
+    found = claims.claims(results_with(rows))
     assert [claim.ours.partition(",")[0] for claim in found[:4]] == [
         *("exponent 1.00", "exponent 1.00", "exponent 2.00", "exponent 2.00*")
     ]
 
 
 def test_a_claim_needs_its_curve_and_three_lengths():
-    assert verdicts(results_of(power("lsh-4", 1))) == {}
-    short = verdicts(results_of(power("linear", 1, lengths=(64, 128))))
+    assert verdicts(results_with(power("lsh-4", 1))) == {}
+    short = verdicts(results_with(power("linear", 1, lengths=(64, 128))))
     assert set(short.values()) == {"undecided"}
 
 
@@ -304,7 +299,7 @@ def test_another_config_is_refused_where_results_are(whole, scale):
 
 
 def test_the_same_command_measures_again(whole, scale, monkeypatch):
-    monkeypatch.setattr(main, "measure", lambda *_: load(whole[0])["rows"])
+    monkeypatch.setattr(main, "measure", lambda *_: results_of(whole[0])["rows"])
     assert scale(*TINY, "--workdir", whole[0]).code == 0
 
 

@@ -1,10 +1,9 @@
 """Curves on a mesh, collectives counted in a program, and steps that are compiled."""
 
-import json
-
 from experiments.scaling.curves import CurvesConfig, compare
 from experiments.scaling.hlo import Collective, collectives
 from experiments.scaling.main import main
+from tests.experiments.commands import results_of
 from tests.experiments.conftest import run
 
 PROGRAM = """\
@@ -58,7 +57,7 @@ def test_a_step_is_compiled_and_its_bytes_are_those_of_the_layout(tmp_path):
     options = ("--meshes", "fsdp=2,tensor=2", "--workdir", tmp_path)
     outcome = run(main, "smoke", *options)
     assert outcome.code == 0, outcome.err
-    (row,) = json.loads((tmp_path / "results.json").read_text())["rows"]
+    (row,) = results_of(tmp_path)["rows"]
     # Beside the state there is the batch: two rows of tokens, targets and weights.
     assert row["argument_bytes"] == row["state_bytes"] + 3 * 4 * 32 * 4
     assert row["temporary_bytes"] > 0

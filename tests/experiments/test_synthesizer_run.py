@@ -1,8 +1,6 @@
 """The rows of a study from end to end: whole, killed, shared by two processes."""
 
 import json
-import os
-import signal
 
 import jax
 import pytest
@@ -18,46 +16,36 @@ from attn_jax.train import (
 )
 from attn_jax.train.names import leaf_names
 from experiments.common.workdir import Workdir
-from experiments.compare.text import Text
 from experiments.synthesizer import plot, table
 from experiments.synthesizer.claims import claims
 from experiments.synthesizer.command_line import parse
 from experiments.synthesizer.language import Language
 from experiments.synthesizer.rows import parse_rows
+from tests.experiments.commands import (
+    STEPS,
+    by_arguments,
+    finished,
+    numbers_of,
+    refused,
+    results_of,
+    stopped_study,
+    study,
+)
 
 ROWS = ("fixed_random", "random+dense")
-STEPS = 4
+NUMBERS = ("validation_perplexity", "curve")
 
 
 def options(book, workdir, rows=ROWS, seeds=2):
-    return [
-        *("smoke", "--data", book, "--workdir", workdir, "--rows", *rows),
-        *("--seeds", str(seeds), "--steps", str(STEPS), "--checkpoint-every", "2"),
-        *("--log-every", "1", "--eval-every", "4", "--length", "8", "--d-model", "8"),
-        *("--num-heads", "2", "--d-ff", "8", "--validation-bytes", "200"),
-    ]
-
-
-def results_of(workdir):
-    return json.loads((workdir / "results.json").read_text())
-
-
-def numbers_of(workdir):
-    """What a run has found, without its times."""
-    return {
-        (row["row"], run["seed"]): (run["validation_perplexity"], run["curve"])
-        for row in results_of(workdir)["rows"]
-        for run in row["runs"]
-    }
+    sizes = ("--length", "8", "--d-model", "8", "--num-heads", "2", "--d-ff", "8")
+    return study(book, workdir, rows, seeds, *sizes)
 
 
 @pytest.fixture(scope="module")
 def whole(synthesize, book, tmp_path_factory):
     """The directory of a study without interruption, and what it printed."""
     workdir = tmp_path_factory.mktemp("whole")
-    outcome = synthesize(*options(book, workdir))
-    assert outcome.code == 0, outcome.err
-    return workdir, outcome
+    return workdir, finished(synthesize, options(book, workdir))
 
 
 def test_results_have_every_row_and_seed(whole):
@@ -105,27 +93,13 @@ def test_the_fixed_matrix_is_saved_as_it_was_drawn(whole, book):
 
 
 def test_a_study_that_was_stopped_goes_on_where_it_was(
-    whole, synthesize, book, tmp_path, monkeypatch
+    whole, synthesize, book, tmp_path
 ):
-    original, calls = Text.training_batch, []
-
-    def stopping(self, step, seed):
-        calls.append(step)
-        # One to compile and four to train, for seed 0; then the third of seed 1.
-        if len(calls) == 1 + STEPS + 3:
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(self, step, seed)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Text, "training_batch", stopping)
-        first = synthesize(*options(book, tmp_path))
-    assert first.code == 130
-    assert "SIGINT after step 3 of 4" in first.err
+    first = stopped_study(synthesize, options(book, tmp_path))
     assert "python -m experiments.synthesizer smoke" in first.err
     assert Workdir(tmp_path / "fixed_random-seed0", ()).finished("run") is not None
-    second = synthesize(*options(book, tmp_path))
-    assert second.code == 0, second.err
-    assert numbers_of(tmp_path) == numbers_of(whole[0])
+    finished(synthesize, options(book, tmp_path))
+    assert numbers_of(tmp_path, NUMBERS) == numbers_of(whole[0], NUMBERS)
     lines = read_metrics(tmp_path / "fixed_random-seed1")
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
 
@@ -135,28 +109,26 @@ def test_what_another_process_trains_is_left_to_it(
 ):
     """Its row is missing from the results, and there once it has finished."""
     row, other = ROWS
-    assert synthesize(*options(book, tmp_path, (row,), seeds=1)).code == 0
+    finished(synthesize, options(book, tmp_path, (row,), seeds=1))
     monkeypatch.setattr(Language, "build", None)
     busy = tmp_path / f"{other}-seed0"
     config = json.loads((tmp_path / f"{row}-seed0" / "config.json").read_text())
     with Workdir(busy, ()).claim({**config, "run": busy.name}):
-        outcome = synthesize(*options(book, tmp_path, seeds=1))
-    assert outcome.code == 0, outcome.err
+        outcome = finished(synthesize, options(book, tmp_path, seeds=1))
     assert f"Another process is training {other}, seed 0" in outcome.out
-    assert set(numbers_of(tmp_path)) == {(row, 0)}
+    assert set(numbers_of(tmp_path, NUMBERS)) == {(row, 0)}
 
     numbers = Workdir(whole[0] / f"{other}-seed0", ()).finished("run")
     Workdir(busy, ()).finish("run", numbers)
-    again = synthesize(*options(book, tmp_path, (row,), seeds=1))
-    assert again.code == 0, again.err
-    assert set(numbers_of(tmp_path)) == {(row, 0), (other, 0)}
+    finished(synthesize, options(book, tmp_path, (row,), seeds=1))
+    assert set(numbers_of(tmp_path, NUMBERS)) == {(row, 0), (other, 0)}
 
 
 def test_what_is_finished_is_not_trained_again(whole, synthesize, book, monkeypatch):
     monkeypatch.setattr(Language, "build", None)
-    before = numbers_of(whole[0])
-    assert synthesize(*options(book, whole[0])).code == 0
-    assert numbers_of(whole[0]) == before
+    before = numbers_of(whole[0], NUMBERS)
+    finished(synthesize, options(book, whole[0]))
+    assert numbers_of(whole[0], NUMBERS) == before
 
 
 def test_another_config_is_refused_before_anything_is_built(
@@ -179,13 +151,10 @@ def test_another_config_is_refused_before_anything_is_built(
         (["--rows", "random@3"], "num_heads"),
         (["--seeds", "0"], "--seeds: got 0"),
     ],
-    ids=lambda value: "-".join(value) if isinstance(value, list) else "",
+    ids=by_arguments,
 )
 def test_mistakes_are_said_at_once(synthesize, book, tmp_path, arguments, message):
-    outcome = synthesize("smoke", "--data", book, "--workdir", tmp_path, *arguments)
-    assert outcome.code == 2
-    assert message in outcome.err
-    assert not list(tmp_path.iterdir())
+    assert message in refused(synthesize, book, tmp_path, arguments)
 
 
 def weights(*deviations):

@@ -23,12 +23,9 @@ from experiments.synthesizer.speed import layer
 from experiments.synthesizer.table import table
 from experiments.synthesizer.translation import Translation
 from experiments.translation import corpus
+from tests.experiments.commands import results_of
 
 WORDS = {"train": 12, "valid": 4, "test": 6}
-
-
-def results_of(workdir):
-    return json.loads((workdir / "results.json").read_text())
 
 
 def section(results, tmp_path):

@@ -1,10 +1,7 @@
 """A translation from end to end: whole, interrupted in an epoch, and begun again."""
 
-import json
 import logging
-import os
 import shutil
-import signal
 import types
 
 import jax
@@ -16,6 +13,7 @@ from attn_jax.train import read_metrics
 from experiments.common.workdir import Workdir
 from experiments.translation import main, plot, table, training
 from experiments.translation.corpus import reversals
+from tests.experiments.commands import results_of, stop_at
 
 STEPS = 6
 TIMES = ("tokens_per_second",)
@@ -75,10 +73,6 @@ def whole(translate, few_words, one_second_a_batch, tmp_path_factory):
     return workdir, outcome, compiled
 
 
-def results_of(workdir):
-    return json.loads((workdir / "results.json").read_text())
-
-
 def test_results(whole):
     workdir, outcome, _ = whole
     results = results_of(workdir)
@@ -132,35 +126,27 @@ def test_figures(whole, tmp_path):
 def test_an_interruption_inside_an_epoch_changes_nothing(
     whole, translate, monkeypatch, tmp_path
 ):
-    original, calls = PairBatches.batch, []
-
-    def stopping(self, step, **options):
-        calls.append(step)
-        if len(calls) == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(self, step, **options)
-
     with monkeypatch.context() as patch:
-        patch.setattr(PairBatches, "batch", stopping)
+        stop_at(patch, PairBatches, "batch", 3)
         first = translate(*options(tmp_path))
     assert first.code == 130
     assert "run the same command again" in first.err
-    calls.clear()
 
+    calls = stop_at(monkeypatch, PairBatches, "batch", 2)
     fewer = translate(*options(tmp_path, steps=3))
     assert fewer.code == 0, fewer.err
     assert results_of(tmp_path)["averaged_steps"] == [2, 3]
     curve = results_of(tmp_path)["curve"]
     assert [(line["step"], line["training_seconds"]) for line in curve] == [(3, 3.0)]
     assert not calls
-    monkeypatch.setattr(PairBatches, "batch", stopping)
-    calls.append(-1)
     again = translate(*options(tmp_path))
     assert again.code == 130
-    assert calls == [-1, 3, 4], "step 5 is saved beside 2 and 4, which are regular"
+    steps = [step for _, step in calls]
+    assert steps == [3, 4], "step 5 is saved beside 2 and 4, which are regular"
     second = translate(*options(tmp_path))
     assert second.code == 0, second.err
-    assert calls == [-1, 3, 4, 5], "the step that was left, and no other"
+    steps = [step for _, step in calls]
+    assert steps == [3, 4, 5], "the step that was left, and no other"
 
     workdir, _, _ = whole
     ours, theirs = (
