@@ -604,9 +604,9 @@ MUTATIONS = (
     ),
     Mutation(
         "what padding holds let into a layer",
-        "attn_jax/nn/attention.py",
-        "            x = attended = _clean(x, real)\n",
-        "            attended = x\n",
+        "attn_jax/nn/_entrance.py",
+        "        x = attended = clean(x, real)\n",
+        "        attended = x\n",
         (f"{LAYER}::test_what_padding_holds_has_no_influence[dense]",),
     ),
     Mutation(

@@ -8,7 +8,6 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from attn_jax.nn._checks import (
     check_context,
     check_decodes,
-    check_mask,
     check_memory,
     check_room,
     check_rows,
@@ -16,11 +15,11 @@ from attn_jax.nn._checks import (
     check_taken,
     check_tokens,
     check_valid,
-    clean_positions,
 )
-from attn_jax.nn.core import Core, take_rows
-from attn_jax.nn.shell import AttentionShell
-from attn_jax.nn.token_positions import cross_positions, token_positions
+from attn_jax.nn._entrance import clean, enter
+from attn_jax.nn.core import take_rows
+from attn_jax.nn.inside import AttentionInside
+from attn_jax.nn.token_positions import token_positions
 from attn_jax.ops._linear_masks import real_tokens
 from attn_jax.ops.masks import Mask, as_mask, padding
 
@@ -40,7 +39,7 @@ class ContextCache(NamedTuple):
     real: Bool[Array, "b s"]
 
 
-class Attention(AttentionShell):
+class Attention(AttentionInside):
     """y = concat over heads (mechanism(x)) W_o, the same shell for every mechanism.
 
     What the mechanisms share stands here: value and output projections, the exclusive
@@ -79,7 +78,9 @@ class Attention(AttentionShell):
             defined for self-attention only; positions past what a mechanism was built
             for (under jit, where nothing can raise, the output there is NaN).
         """
-        x, attended, rules, where, queries = self._prepare(x, context, mask, positions)
+        x, attended, rules, where, queries = enter(
+            self.config, x, context, mask, positions
+        )
         v = self.values(attended, first)
         keys = self.mechanism.keys(attended, where["seen"])
         if self.config.mechanism.draws:
@@ -87,103 +88,6 @@ class Attention(AttentionShell):
         y = self.mechanism.attend(x, keys, v, mask=rules, **where)
         y = self._finish(x, y, v, rng)
         return y if queries is None else jnp.where(queries[..., None], y, 0)
-
-    def weights(
-        self,
-        x: Float[Array, "*b t m"],
-        context: Float[Array, "*b s m"] | None = None,
-        *,
-        mask: Mask | None = None,
-        positions: Int[Array, "*b t"] | None = None,
-    ) -> Float[Array, "*b h t s"]:
-        """How much of each value every query gets, for figures: y = weights v.
-
-        Whatever the mechanism is, its output is linear in the values, so the weights
-        are what it makes of values that form an identity matrix. The exclusive
-        projection and the gate come after them and do not count, nor does the norm of a
-        layer without normaliser. Cost: that of attention with values of width s, and
-        t s numbers a head.
-
-        Args: as in a call.
-        """
-        *leading, s, _ = x.shape if context is None else context.shape
-        identity = jnp.eye(s, dtype=self.config.dtype)[:, None, :]
-        v = jnp.broadcast_to(identity, (*leading, s, self.config.kv_heads, s))
-        y = self.weigh(x, v, context, mask=mask, positions=positions)
-        return jnp.swapaxes(y, -2, -3)
-
-    def weigh(
-        self,
-        x: Float[Array, "*b t m"],
-        v: Float[Array, "*b s g e"],
-        context: Float[Array, "*b s m"] | None = None,
-        *,
-        mask: Mask | None = None,
-        positions: Int[Array, "*b t"] | None = None,
-    ) -> Float[Array, "*b t h e"]:
-        """Sums of any values by this layer's weights: weights v, without holding them.
-
-        With those that enter attention, `layer.values(x)`, they are each head's output,
-        before a norm in place of the normaliser, the exclusive projection and the gate.
-
-        Args:
-          v: the values, of any width.
-          x, context, mask, positions: as in a call.
-        """
-        x, attended, rules, where, _ = self._prepare(x, context, mask, positions)
-        keys = self.mechanism.keys(attended, where["seen"])
-        return self.mechanism.attend(x, keys, v, mask=rules, **where)
-
-    def logits(
-        self,
-        x: Float[Array, "*b t m"],
-        *,
-        mask: Mask | None = None,
-        positions: Int[Array, "*b t"] | None = None,
-    ) -> Float[Array, "*b h t t"]:
-        """What the softmax of self-attention is taken of, before bias and mask.
-
-        For analysis: with softmax attention the scaled dot products. What stands at a
-        masked pair has no meaning. Args: as in a call.
-
-        Raises:
-          ValueError: a mechanism without logits.
-        """
-        if type(self.mechanism).queries is Core.queries:
-            raise ValueError(
-                f"mechanism: got {type(self.config.mechanism).__name__}, which makes "
-                "no logits; expected one with a softmax"
-            )
-        x, _, rules, where, _ = self._prepare(x, None, mask, positions)
-        *leading, t, _ = x.shape
-        keys = self.mechanism.keys(x, where["seen"])
-        logits = self.mechanism.logits(x, keys, t, mask=rules, **where)
-        return jnp.broadcast_to(logits, (*leading, *logits.shape[-3:]))
-
-    def _prepare(self, x: Array, context: Any, mask: Any, positions: Any) -> Any:
-        """Checked and cleaned tokens, the mask, positions, and the real queries."""
-        mask = as_mask(mask)
-        check_tokens("x", x, self.config.d_model)
-        check_mask(mask, self.config.mechanism)
-        if context is not None:
-            check_context(context, x, self.config.mechanism, self.config.exclusive)
-        t, leading = x.shape[-2], x.shape[:-2]
-        s = t if context is None else context.shape[-2]
-        real, queries = real_tokens(mask, leading, t, s)
-        if context is None:
-            seen = counted = token_positions(mask, leading, t)
-            x = attended = _clean(x, real)
-        else:
-            counted, seen = cross_positions(mask, leading, t, s)
-            x, attended = _clean(x, queries), _clean(context, real)
-        if positions is None:
-            positions = counted
-        else:
-            mine = real if context is None else queries
-            limit = self.config.mechanism.limit
-            positions = clean_positions(positions, x.shape[:-1], mine, limit, mask)
-            seen = positions if context is None else seen
-        return x, attended, mask, {"positions": positions, "seen": seen}, queries
 
     def init_cache(self, batch: int, length: int, dtype: Any = None) -> AttentionCache:
         """An empty cache for `batch` rows of up to `length` tokens."""
@@ -239,7 +143,7 @@ class Attention(AttentionShell):
         if valid is not None:
             # The real tokens first, in their order: then slot j is position j.
             order = jnp.argsort(~valid, axis=1, stable=True)[..., None]
-            x = jnp.take_along_axis(_clean(x, valid), order, axis=1)
+            x = jnp.take_along_axis(clean(x, valid), order, axis=1)
             if first is not None:
                 first = jnp.take_along_axis(first, order[..., None], axis=1)
         v = self.values(x, first)
@@ -249,7 +153,7 @@ class Attention(AttentionShell):
         y = self._finish(x, y, v, None)
         if order is not None:
             y = jnp.take_along_axis(y, jnp.argsort(order, axis=1), axis=1)
-            y = _clean(y, valid)
+            y = clean(y, valid)
         y = jnp.where(fits[:, None, None], y, jnp.nan)
         length = jnp.where(fits, after, cache.length)
         return y, AttentionCache(core, length, cache.room)
@@ -274,7 +178,7 @@ class Attention(AttentionShell):
         b, s = context.shape[:2]
         real, _ = real_tokens(mask, (b,), s, s)
         real = jnp.ones((b, s), bool) if real is None else real
-        context = _clean(context, real)
+        context = clean(context, real)
         seen = token_positions(padding(real), (b,), s)
         v = self.value(context)
         core = self.mechanism.init_context(context, v, real=real, seen=seen)
@@ -301,7 +205,7 @@ class Attention(AttentionShell):
         check_valid(valid, x.shape[:-1])
         b, s = context.real.shape
         check_rows("x", x.shape[0], b)
-        x = _clean(x, valid)
+        x = clean(x, valid)
         y = self.mechanism.attend_context(
             x,
             context.core,
@@ -309,14 +213,10 @@ class Attention(AttentionShell):
             positions=positions,
             seen=token_positions(padding(context.real), (b,), s),
         )
-        return _clean(self._join(x, self.mechanism.finish(y), None), valid)
+        return clean(self._join(x, self.mechanism.finish(y), None), valid)
 
     def take(self, cache: AttentionCache, rows: Int[Array, "k"]) -> AttentionCache:
         """The cache whose row i is row rows[i] of this one, as in `Decoder.take`."""
         check_taken(rows, cache.length.shape[0])
         core, length = take_rows((cache.core, cache.length), rows)
         return AttentionCache(core, length, cache.room)
-
-
-def _clean(x: Array, real: Array | None) -> Array:
-    return x if real is None else jnp.where(real[..., None], x, 0)

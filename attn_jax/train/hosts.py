@@ -11,17 +11,18 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import jax
 
 from attn_jax.train._checks import fail, integer
-
-# What `joined` reads where it is not told.
-HOSTS, HOST = "ATTN_JAX_HOSTS", "ATTN_JAX_HOST"
-COORDINATOR, TIMEOUT = "ATTN_JAX_COORDINATOR", "ATTN_JAX_TIMEOUT"
-AUTO = "auto"
+from attn_jax.train._place import AUTO as AUTO
+from attn_jax.train._place import COORDINATOR as COORDINATOR
+from attn_jax.train._place import HOST as HOST
+from attn_jax.train._place import HOSTS as HOSTS
+from attn_jax.train._place import TIMEOUT as TIMEOUT
+from attn_jax.train._place import options_of
 
 _AT, _PULSE, _SEEKS = "attn_jax/at/", "attn_jax/pulse/", "attn_jax/seeks/"
 _STOP = " and stops"
@@ -62,7 +63,7 @@ def joined(
       HostLostError: not all hosts came in time.
     """
     global _seconds
-    options = _options(hosts, host, coordinator, timeout)
+    options = options_of(hosts, host, coordinator, timeout)
     if options is None:
         yield
         return
@@ -225,61 +226,6 @@ def _lost(
         f"within {_seconds / 2:g} s; look at what that host said last, then start all "
         "hosts again: the run goes on from its latest checkpoint"
     ) from error
-
-
-def _options(
-    hosts: int | str | None,
-    host: int | None,
-    coordinator: str | None,
-    timeout: float | int | None,
-) -> dict[str, Any] | None:
-    """What was passed or stands in the environment, checked; None is one host."""
-    environment = os.environ
-    hosts = environment.get(HOSTS) if hosts is None else hosts
-    if hosts is None:
-        if host is not None or coordinator is not None:
-            expected, remedy = "how many, or 'auto'", f"pass hosts, or set {HOSTS}"
-            fail("hosts", "none with host or coordinator", expected, remedy)
-        return None
-    seconds = _number(TIMEOUT, environment, 300) if timeout is None else timeout
-    if not seconds >= 2:
-        fail("timeout", f"{seconds}", "at least 2 seconds", "pass more")
-    if hosts == AUTO:
-        return {"timeout": float(seconds)}
-    if isinstance(hosts, str):
-        hosts = _number("hosts", {"hosts": hosts}, 1)
-    count = integer("hosts", hosts, minimum=1)
-    if count == 1:
-        return None
-    host = _number(HOST, environment, -1) if host is None else host
-    if not 0 <= host < count:
-        got = "none" if host == -1 else host
-        expected, remedy = f"0 to {count - 1}", f"pass host, or set {HOST}"
-        fail("host", f"{got} of {count} hosts", expected, remedy)
-    coordinator = coordinator or environment.get(COORDINATOR)
-    if not coordinator or not coordinator.rpartition(":")[2].isdigit():
-        fail(
-            "coordinator",
-            repr(coordinator),
-            "the address of host 0 with a port, such as 10.0.0.1:8476",
-            f"pass coordinator, or set {COORDINATOR}, to the same on all hosts",
-        )
-    return {
-        "timeout": float(seconds),
-        "coordinator_address": coordinator,
-        "num_processes": count,
-        "process_id": integer("host", host, minimum=0),
-    }
-
-
-def _number(name: str, environment: Mapping[str, str], default: int) -> int:
-    """A number of the environment."""
-    text = environment.get(name, str(default))
-    try:
-        return int(text)
-    except ValueError:
-        expected = "a whole number" + ", or 'auto'" * (name == "hosts")
-        fail(name, repr(text), expected, "pass one, or set it in the environment")
 
 
 def _initialize(options: dict[str, Any]) -> None:

@@ -37,14 +37,6 @@ class Grid:
     def __str__(self) -> str:
         return str(self.root)
 
-    @property
-    def results(self) -> Path:
-        return self.root / "results.json"
-
-    @property
-    def figures(self) -> Path:
-        return self.root / "figures"
-
     @contextlib.contextmanager
     def claim(self, config: dict[str, Any]) -> Iterator[None]:
         """Make the directory; nobody is kept out, since each run has one of its own."""

@@ -47,16 +47,6 @@ def plan_of(
     return ConfigPlan(config, provenance.origin(program, arguments), workdir)
 
 
-class Place(Protocol):
-    """Where results lie: a `Workdir`, or the root of a `Grid`."""
-
-    @property
-    def results(self) -> Path: ...
-
-    @property
-    def figures(self) -> Path: ...
-
-
 class Drawing(Protocol):
     """The module that draws an experiment's figures."""
 
@@ -74,10 +64,10 @@ class Showing(Protocol):
 
 
 def publish(
-    results: dict[str, Any], place: Place, plot: Drawing, table: Showing
+    results: dict[str, Any], workdir: Workdir, plot: Drawing, table: Showing
 ) -> None:
     """Write results, draw their figures, print their table, and say where they are."""
-    write_json(place.results, results)
-    plot.draw(results, place.figures)
+    write_json(workdir.results, results)
+    plot.draw(results, workdir.figures)
     table.show(results)
-    print(f"Numbers and figures: {place.results}, {place.figures}/")
+    print(f"Numbers and figures: {workdir.results}, {workdir.figures}/")

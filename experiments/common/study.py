@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from experiments.common import provenance
 from experiments.common.grid import Grid
-from experiments.common.plan import Config, Drawing, Place, Showing, publish
+from experiments.common.plan import Config, Drawing, Showing, publish
 from experiments.common.workdir import Workdir
 
 # The same for all seeds of a row, or of no use in a table.
@@ -123,7 +123,7 @@ def run_study(
     with plan.workdir.joining():
         if done := plan.workdir.finished(order):
             results = _assemble(experiment, plan, done)
-            show_study(results, plan.workdir, plot, table)
+            show_study(results, Workdir(plan.workdir.root, ()), plot, table)
     if elsewhere:
         print(
             f"Another process is training {'; '.join(elsewhere)}. When it has "
@@ -131,10 +131,12 @@ def run_study(
         )
 
 
-def show_study(results: dict[str, Any], place: Place, plot: Plot, table: Table) -> None:
+def show_study(
+    results: dict[str, Any], workdir: Workdir, plot: Plot, table: Table
+) -> None:
     """Publish results, which say too what figures they have."""
     results = {**results, "figures": list(plot.figures(results))}
-    publish(results, place, plot, table)
+    publish(results, workdir, plot, table)
 
 
 def _train_row(
