@@ -22,15 +22,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="of an experiment")
     names = parser.parse_args(arguments).names
-    found = listing.experiments()
+    found = {each.name: each for each in listing.experiments()}
+    programs = {
+        each.module.removeprefix("experiments."): each for each in listing.programs()
+    }
     try:
         for name in names:
-            known = [each.name for each in found]
-            check_name("experiment", name, known, remedy=f"see {PROGRAM}")
+            check_name("experiment", name, [*found, *programs], remedy=f"see {PROGRAM}")
     except UserError as error:
         return complain(error, 2)
-    chosen = [each for each in found if not names or each.name in names]
-    beside = [] if names else listing.programs()
+    chosen, beside = (
+        [each for name, each in some.items() if not names or name in names]
+        for some in (found, programs)
+    )
     print(f"{listing.page(chosen, beside)}\n\n{USAGE}", end="")
     return 0
 

@@ -65,6 +65,7 @@ def write_shards(
 
     Raises:
         FileExistsError: the folder holds something else.
+        TypeError: documents that are no text, or no vocabulary.
         ValueError: an argument is out of range, a side gets no document, or the
             documents or arguments aren't those of the call that was stopped.
     """
@@ -89,6 +90,13 @@ def _request(
         expected = "Documents: a name and the texts"
         remedy = "wrap an iterable: Documents('my texts', texts)"
         fail("documents", type(documents).__name__, expected, remedy, TypeError)
+    if isinstance(documents.texts, str):
+        remedy = f"pass a list of them: Documents({documents.name!r}, [text])"
+        fail("documents", "one string", "texts, one a document", remedy, TypeError)
+    if not isinstance(vocabulary, Vocabulary):
+        got, expected = type(vocabulary).__name__, "a Vocabulary"
+        remedy = "pass what load_vocabulary or train_vocabulary returns"
+        fail("vocabulary", got, expected, remedy, TypeError)
     if not 0 < validation_fraction < 1:
         expected = "a number between 0 and 1, both excluded"
         got = repr(validation_fraction)
@@ -108,17 +116,37 @@ def training_texts(
 ) -> list[str]:
     """The first documents that `write_shards` trains on, to learn a vocabulary from."""
     found, size = [], 0
-    for text in documents.texts:
+    for text in _nonempty(documents.texts):
         if size >= max_characters:
             break
-        if text and _side_of(place_of(text), validation_fraction) == "train":
+        if _side_of(place_of(text), validation_fraction) == "train":
             found.append(text)
             size += len(text)
     return found
 
 
+def check_folder(folder: Path) -> None:
+    """Raise where `write_shards` would write among something else."""
+    if folder.exists() and not folder.is_dir():
+        got = "a file"
+    else:
+        names = sorted(path.name for path in folder.glob("*"))
+        others = [name for name in names if not name.endswith(".tmp")]
+        if not others or {INDEX, UNFINISHED} & {*others}:
+            return
+        got = f"one that holds {others[0]} and no {INDEX}"
+    fail(
+        f"folder ({folder})",
+        got,
+        "a new or an empty one, or one in which shards were being written",
+        "pass another one",
+        FileExistsError,
+    )
+
+
 def _begin(folder: Path, request: Index) -> Index | None:
     """What is written already, none of it or some; None where everything is."""
+    check_folder(folder)
     finished, unfinished = folder / INDEX, folder / UNFINISHED
     if finished.is_file():
         _check_same(folder, read_index(finished), request)
@@ -129,15 +157,6 @@ def _begin(folder: Path, request: Index) -> Index | None:
         shards = {name: _intact(folder, found, name) for name in SPLITS}
         return replace(request, shards=shards)
     folder.mkdir(parents=True, exist_ok=True)
-    others = [path.name for path in folder.iterdir() if path.suffix != ".tmp"]
-    if others:
-        fail(
-            f"folder ({folder})",
-            f"one that holds {others[0]} and no {INDEX}",
-            "a new or an empty one, or one in which shards were being written",
-            "pass another one",
-            FileExistsError,
-        )
     request.write(unfinished)
     return request
 
@@ -203,13 +222,23 @@ def _missing(
     texts: Iterable[str], sides: dict[str, Side], fraction: float
 ) -> Iterator[tuple[Side, bytes, str]]:
     """The documents that are in no shard yet, with their side and a digest."""
-    for text in texts:
+    for text in _nonempty(texts):
+        place = place_of(text)
+        digest = struct.pack("<d", place)
+        side = sides[_side_of(place, fraction)]
+        if not side.has(digest):
+            yield side, digest, text
+
+
+def _nonempty(texts: Iterable[str]) -> Iterator[str]:
+    """The documents that hold something, each of them text."""
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            got = f"{type(text).__name__} as document {number}, counted from 0"
+            remedy = "pass text; the vocabulary makes tokens of it"
+            fail("documents", got, "each a str", remedy, TypeError)
         if text:
-            place = place_of(text)
-            digest = struct.pack("<d", place)
-            side = sides[_side_of(place, fraction)]
-            if not side.has(digest):
-                yield side, digest, text
+            yield text
 
 
 def _side_of(place: float, fraction: float) -> str:

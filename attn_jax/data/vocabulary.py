@@ -180,6 +180,9 @@ def train_vocabulary(texts: Iterable[str], size: int) -> Vocabulary:
     if isinstance(texts, str):
         fail("texts", "one string", "sentences", "pass a list of them", TypeError)
     texts = list(texts)
+    if others := [text for text in texts if not isinstance(text, str)]:
+        got = f"{type(others[0]).__name__} among them"
+        fail("texts", got, "sentences, each a str", "pass text", TypeError)
     if not any(texts):
         fail("texts", "no text", "sentences", "pass the sentences to train on")
     tokenizers = import_tokenizers()

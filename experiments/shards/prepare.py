@@ -11,6 +11,7 @@ A command that was stopped goes on when it is given again. A vocabulary is learn
 the first documents of the training side, unless --vocabulary names one.
 """
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from attn_jax.data import (
     training_texts,
     write_shards,
 )
+from attn_jax.data.shard_writing import check_folder
+from experiments.common.command_line import at_least
 from experiments.common.errors import UserError, fail
 
 
@@ -82,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m experiments.shards.prepare",
     )
     try:
+        check(config)
         vocabulary = find_vocabulary(config)
         shards = write_shards(
             find_documents(config),
@@ -99,6 +103,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     print(f"{config.out}: {shards.summary}")
     return 0
+
+
+def check(config: PrepareConfig) -> None:
+    """Raise for numbers that can't be meant, and where something else is in the way."""
+    at_least(config, 259, "vocab_size")
+    at_least(config, 1, "shard_tokens")
+    fraction, megabytes = config.validation_fraction, config.vocabulary_megabytes
+    if not 0 < fraction < 1:
+        expected = "a number between 0 and 1, both excluded"
+        fail("--validation-fraction", fraction, expected, "pass 0.01")
+    if not 0 < megabytes < math.inf:
+        expected = "a finite number above 0"
+        fail("--vocabulary-megabytes", megabytes, expected, "pass 100")
+    check_folder(config.out.expanduser())
 
 
 def find_documents(config: PrepareConfig) -> Documents:
@@ -136,7 +154,15 @@ def find_vocabulary(config: PrepareConfig) -> Vocabulary:
     print(
         f"learning {config.vocab_size:,} ids from {len(texts):,} documents", flush=True
     )
-    return train_vocabulary(texts, config.vocab_size)
+    if not texts:
+        expected = "documents on the side that trains"
+        remedy = "pass more text, or a smaller --validation-fraction"
+        fail("source", "no document to learn from", expected, remedy)
+    try:
+        return train_vocabulary(texts, config.vocab_size)
+    except ValueError as error:
+        # What it calls size is --vocab-size here.
+        raise UserError(f"--vocab-{error}") from error
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A small run from the command line, and what is left out."""
 
 import importlib.util
+import re
 
 import numpy as np
 import pytest
@@ -94,10 +95,19 @@ def test_what_is_too_large_or_too_long_is_left_out_with_its_reason():
     assert sweep._too_long(linear[0], row) is None
 
 
-def test_an_unknown_part_is_refused(capsys):
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["quick", "--parts", "sweeep"], "--parts: got 'sweeep'; .* mean 'sweep'?"),
+        (["quik"], "preset: got 'quik'; expected one of full, quick; did you mean"),
+        (["--lngest", "5"], "option: got '--lngest'; .* did you mean '--longest'?"),
+    ],
+    ids=["part", "preset", "option"],
+)
+def test_an_unknown_word_gets_the_nearest(words, said, capsys):
     with pytest.raises(SystemExit):
-        parse(["quick", "--parts", "sweeep"])
-    assert "got ['sweeep']" in capsys.readouterr().err
+        parse(words)
+    assert re.search(said, capsys.readouterr().err)
 
 
 def test_the_growth_of_resident_memory_is_seen():

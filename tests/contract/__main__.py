@@ -85,7 +85,9 @@ def run() -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    if arguments != ["--page"]:
+    if arguments not in ([], ["--page"]):
+        raise SystemExit(__doc__)
+    if not arguments:
         text = json.dumps(run(), indent=1) + "\n"
         RESULTS.write_text(text, encoding="utf-8")
     PAGE.write_text(page(results()), encoding="utf-8")

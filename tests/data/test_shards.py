@@ -363,7 +363,7 @@ def test_what_was_changed_is_refused(tmp_path, damage, error, message):
         load_shards(tmp_path)
 
 
-def test_what_does_not_fit_is_refused(folder, tmp_path, train):
+def test_what_does_not_fit_is_refused(folder, tmp_path, train, plain_errors):
     shards = load_shards(folder)
     fits = {"batch_size": 6, "length": 24, "vocab_size": 300}
     shards.require_batch(**fits)
@@ -384,6 +384,14 @@ def test_what_does_not_fit_is_refused(folder, tmp_path, train):
         prepare(tmp_path / "one", ["one document"], validation_fraction=1e-9)
     with pytest.raises(ValueError, match="validation_fraction: got 1"):
         prepare(tmp_path / "two", validation_fraction=1.0)
+    with pytest.raises(TypeError, match="int as document 1, counted from 0; expected"):
+        prepare(tmp_path / "three", ["text", 3])
+    with pytest.raises(
+        TypeError, match=r"got one string; .*Documents\('a', \[text\]\)"
+    ):
+        write_shards(Documents("a", "text"), tmp_path / "four", vocabulary=BYTES)
+    with pytest.raises(TypeError, match="vocabulary: got str; expected a Vocabulary"):
+        prepare(tmp_path / "five", vocabulary="vocabulary.json")
     (tmp_path / "notes.txt").touch()
     with pytest.raises(FileExistsError, match=r"holds notes.txt|holds one"):
         prepare(tmp_path)

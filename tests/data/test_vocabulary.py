@@ -167,6 +167,8 @@ def test_sizes_that_cannot_be_had_are_refused():
         train_vocabulary(["ab"], 5000)
     with pytest.raises(ValueError, match="texts: got no text"):
         train_vocabulary([""], 300)
+    with pytest.raises(TypeError, match="texts: got int among them; expected sentenc"):
+        train_vocabulary(["a sentence", 3], 300)
     with pytest.raises(TypeError, match="one string"):
         train_vocabulary("a sentence", 300)
 

@@ -116,13 +116,25 @@ def test_the_list_names_all_and_one(capsys):
     assert "compare: " in page
     assert "eigen: " not in page
     assert "6 to 7 minutes" in page
+    assert main(["shards.prepare"]) == 0
+    page = capsys.readouterr().out
+    assert "experiments.shards.prepare  Token shards" in page
+    assert "compare: " not in page
 
 
-def test_a_misspelt_name_gets_the_nearest(capsys):
-    assert main(["comprae"]) == 2
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("comprae", "compare"),
+        ("compar", "compare"),
+        ("shard.prepare", "shards.prepare"),
+    ],
+)
+def test_a_misspelt_name_gets_the_nearest(name, near, capsys):
+    assert main([name]) == 2
     said = capsys.readouterr().err
-    assert "experiment: got 'comprae'; expected one of compare" in said
-    assert "did you mean 'compare'?" in said
+    assert f"experiment: got {name!r}; expected one of compare" in said
+    assert f"did you mean {near!r}?" in said
 
 
 def test_the_page_of_results_says_how_it_is_called(capsys, tmp_path):

@@ -8,6 +8,7 @@ from attn_jax.data import Vocabulary, load_shards
 from experiments.shards.prepare import main
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon"]
+LINES = ("--texts", __file__, "--separator", "\n")
 TEXTS = [f"{' '.join(WORDS[: 1 + i % 5])} {i}" for i in range(60)]
 
 
@@ -81,8 +82,18 @@ def test_a_stopped_command_goes_on(books, tmp_path, monkeypatch, capsys):
         (("--texts", "nowhere.txt"), "path: got 'nowhere.txt'"),
         (("--parquet", "nowhere"), "path: got 'nowhere'"),
         (("--vocabulary", "nowhere.json"), "path: got 'nowhere.json'"),
+        (("--validation-fraction", "1"), "--validation-fraction: got 1.0; expected a"),
+        (("--shard-tokens", "0"), "--shard-tokens: got 0; expected a whole number"),
+        (("--vocab-size", "258"), "--vocab-size: got 258; expected a whole number"),
+        (("--vocabulary-megabytes", "0"), "--vocabulary-megabytes: got 0.0; expected"),
+        (("--out", __file__), "got a file; expected a new or an empty one"),
+        ((*LINES, "--vocab-size", "99999"), "--vocab-size: got 99999; expected at m"),
+        ((*LINES, "--validation-fraction", "0.9999999"), "source: got no document to"),
     ],
-    ids=["source", "separator", "texts", "parquet", "vocabulary"],
+    ids=[
+        *("source", "separator", "texts", "parquet", "vocabulary", "fraction"),
+        *("tokens", "size", "megabytes", "file", "large", "none"),
+    ],
 )
 def test_mistakes_end_with_2(tmp_path, capsys, options, message):
     assert run(tmp_path / "out", *options) == 2

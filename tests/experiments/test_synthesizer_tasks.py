@@ -4,6 +4,7 @@ import io
 import json
 import tarfile
 import types
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from attn_jax.data import load_tfds_labelled, load_tfds_pairs, load_tfds_texts
 from attn_jax.train import read_metrics
 from benchmarks.problem import Size
 from experiments import results as results_page
+from experiments.common.errors import UserError
 from experiments.synthesizer import prepare
 from experiments.synthesizer.claims import claims
 from experiments.synthesizer.config import LanguageStudy, TranslationStudy
@@ -165,6 +167,8 @@ def test_pieces_cost_the_bytes_they_stand_for(book):
     validation = text.decode(text.validation).encode()
     assert text.bytes_per_token == len(validation) / len(text.validation) > 1.2
     assert text.training_batch(0, 0).tokens.max() < 300
+    with pytest.raises(UserError, match=r"^--vocab-size: got 9; expected an integer"):
+        Language(replace(study, vocab_size=9))
 
 
 @pytest.mark.parametrize("preset", TASKS)
