@@ -71,6 +71,12 @@ def load(
 
 def save(family: Family, model: Any, directory: str | PathLike[str]) -> None:
     """Writes config.json and model.safetensors, see `save_encoder`."""
+    if not isinstance(model, family.model):
+        raise TypeError(
+            f"{family.noun}: got {type(model).__name__}; expected one of class "
+            f"{family.model.__name__}, which files of the {family.title} family "
+            "describe; save_model of attn_jax.interop.model_files writes others"
+        )
     config = model.config
     family.check_described(config)
     arrays: Arrays = {}

@@ -42,9 +42,14 @@ def attention_fn(function: Callable[..., Array]) -> Callable[..., Array]:
     Raises:
       ValueError: by the function that is returned, for what can't be honoured: bias,
         dropout of weights, sow_weights, precision.
-      TypeError: an additive mask.
+      TypeError: no function; by the one that is returned, an additive mask.
       UnsupportedMaskError: a mask that the function can't honour.
     """
+    if not callable(function):
+        raise TypeError(
+            f"function: got {type(function).__name__}; expected a function of q, k, v "
+            "and mask=, such as softmax_attention; pass it uncalled"
+        )
 
     def attend(
         query: Float[Array, "*b t h d"],

@@ -49,9 +49,13 @@ def from_torch(
         say: `Attention` has no dropout of attention weights, but one of its output.
 
     Raises:
+      TypeError: weights that are no mapping, such as the layer itself.
       ValueError: names or shapes of another kind of layer: one with bias_k and bias_v,
         or whose keys and values are wider or narrower than its queries.
     """
+    _check_mapping(
+        "weights", weights, "{n: x.numpy() for n, x in layer.state_dict().items()}"
+    )
     found = {name: np.asarray(x) for name, x in weights.items()}
     biased = "in_proj_bias" in found
     joined = ["in_proj_weight", "out_proj.weight"]
@@ -92,8 +96,10 @@ def to_torch(attention: Attention) -> dict[str, np.ndarray]:
     """The state_dict, as arrays, of a `torch.nn.MultiheadAttention` like a layer.
 
     Raises:
+      TypeError: something else than an `Attention`.
       ValueError: a layer that PyTorch's can't be like.
     """
+    _check_layer(attention)
     config = attention.config
     m = config.d_model
     _check_plain(
@@ -126,15 +132,20 @@ def from_flax(params: Mapping[str, Any], **changes: Any) -> Attention:
         say.
 
     Raises:
+      TypeError: parameters that are no mapping, such as the layer itself.
       ValueError: parameters of another kind of layer: one that normalises queries and
         keys (with a LayerNorm, where `Attention` has an RMSNorm), or whose output is
         wider or narrower than what it reads.
     """
+    plain = "nnx.to_pure_dict(nnx.state(layer, nnx.Param))"
+    _check_mapping("params", params, plain)
+    _check_names(params, list(PARTS), "Flax")
+    for name, part in params.items():
+        _check_mapping(f"params[{name!r}]", part, plain)
     parts: Parts = {
         name: {leaf: np.asarray(x) for leaf, x in part.items()}
         for name, part in params.items()
     }
-    _check_names(parts, list(PARTS), "Flax")
     kernel = parts["query"].get("kernel", np.zeros(()))
     if kernel.ndim != 3:
         raise ValueError(
@@ -159,8 +170,10 @@ def to_flax(attention: Attention) -> dict[str, dict[str, np.ndarray]]:
     """The parameters of a Flax `MultiHeadAttention` like a layer, as nested dicts.
 
     Raises:
+      TypeError: something else than an `Attention`.
       ValueError: a layer that Flax's can't be like.
     """
+    _check_layer(attention)
     config = attention.config
     _check_plain(config, {"value_dim": config.values_dim == config.key_dim})
     return _parts(attention)
@@ -207,6 +220,23 @@ def _layer(config: AttentionConfig, parts: Parts) -> Attention:
     params = {path: jnp.asarray(x, config.param_dtype) for path, x in found.items()}
     nnx.replace_by_pure_dict(state, unflatten_dict(params))
     return nnx.merge(graph, state)
+
+
+def _check_mapping(name: str, given: Any, plain: str) -> None:
+    """Names and what they stand for, not the module that has them."""
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"{name}: got {type(given).__name__}; expected a mapping from names to "
+            f"arrays; of a layer pass {plain}"
+        )
+
+
+def _check_layer(attention: Any) -> None:
+    if not isinstance(attention, Attention):
+        raise TypeError(
+            f"attention: got {type(attention).__name__}; expected an Attention of "
+            "attn_jax.nn; of a model pass one of its layers"
+        )
 
 
 def _check_exact(x: np.ndarray, config: AttentionConfig) -> None:

@@ -17,10 +17,11 @@ from attn_jax.models import Decoder, DecoderConfig, StackConfig, presets
 from attn_jax.train import Checkpointer
 
 FORMAT = "attn_jax config, version 1"
+Config = StackConfig | nn.AttentionConfig
 
 
-def save_config(config: StackConfig, path: str | os.PathLike[str]) -> None:
-    """Write the config of a model as JSON, whole or not at all.
+def save_config(config: Config, path: str | os.PathLike[str]) -> None:
+    """Write the config of a model or a layer as JSON, whole or not at all.
 
     Configs are written field by field; one inside another, such as a mechanism, with
     the name of its class, a function, such as a feature map, by its name in
@@ -52,12 +53,12 @@ def load_config(name: str | os.PathLike[str]) -> DecoderConfig:
     return _checked(name, read_config(path))
 
 
-def read_config(path: str | os.PathLike[str]) -> StackConfig:
+def read_config(path: str | os.PathLike[str]) -> Config:
     """The config of a model of any kind, from a file that `save_config` wrote.
 
     Raises:
       FileNotFoundError: there is no such file.
-      ValueError: it isn't the config of a model.
+      ValueError: it isn't the config of a model or an attention layer.
     """
     path = Path(path).expanduser()
     try:
@@ -66,7 +67,7 @@ def read_config(path: str | os.PathLike[str]) -> StackConfig:
         if form != FORMAT:
             raise ValueError(f"format {form!r}")
         found = _decoded(config)
-        if not isinstance(found, StackConfig):
+        if not isinstance(found, Config):
             raise TypeError(f"a {type(found).__name__}")
         return found
     except (ValueError, KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Any model of this library as a directory: config.json and model.safetensors.
+"""Any model of this library, or a layer, as config.json and model.safetensors.
 
     save_model(model, "exported")
     model = load_model("exported")
@@ -27,6 +27,7 @@ from attn_jax.interop._safetensors import read as read_arrays
 from attn_jax.interop._safetensors import write as write_arrays
 from attn_jax.interop.decoder_files import (
     FORMAT,
+    Config,
     read_config,
     restore,
     save_config,
@@ -38,8 +39,8 @@ from attn_jax.models import (
     EncoderConfig,
     EncoderDecoder,
     EncoderDecoderConfig,
-    StackConfig,
 )
+from attn_jax.nn import Attention, AttentionConfig
 from attn_jax.nn._table import Table
 
 __all__ = [
@@ -52,11 +53,12 @@ __all__ = [
     "write_arrays",
 ]
 
-Model = Decoder | Encoder | EncoderDecoder
+Model = Decoder | Encoder | EncoderDecoder | Attention
 _MODELS: dict[type, Any] = {
     DecoderConfig: Decoder,
     EncoderConfig: Encoder,
     EncoderDecoderConfig: EncoderDecoder,
+    AttentionConfig: Attention,
 }
 
 
@@ -98,19 +100,20 @@ def save_model(
         save_model(load_checkpoint("runs/NAME/checkpoints/MODEL", config), "exported")
 
     Args:
-      model: with any mechanism, parameters of any dtype.
+      model: or an attention layer; with any mechanism, parameters of any dtype.
       directory: made where it is not there.
       architecture: a row of `ARCHITECTURES`; those of other libraries have no room for
         most models.
 
     Raises:
+      TypeError: something else, such as a `Stack`, which no config alone describes.
       ValueError: an unknown architecture, or a model that it can't describe.
     """
     ARCHITECTURES[architecture].save(model, directory)
 
 
 def load_checkpoint(
-    checkpoints: str | PathLike[str], config: StackConfig, *, step: int | None = None
+    checkpoints: str | PathLike[str], config: Config, *, step: int | None = None
 ) -> Model:
     """A model of any kind with the parameters of a run; see `load_decoder`.
 
@@ -125,7 +128,13 @@ def load_checkpoint(
     return restore(checkpoints, lambda: _build(config), step=step)
 
 
-def _build(config: StackConfig) -> Any:
+def _build(config: Config) -> Any:
+    if type(config) not in _MODELS:
+        raise TypeError(
+            f"config: got {type(config).__name__}; expected one of "
+            f"{', '.join(kind.__name__ for kind in _MODELS)}; pass that of the model, "
+            "model.config"
+        )
     return _MODELS[type(config)](config, rngs=nnx.Rngs(0))
 
 
@@ -151,6 +160,14 @@ def _load(directory: Path, *, rngs: nnx.Rngs | None = None, **changes: Any) -> A
 
 
 def _save(model: Any, directory: str | PathLike[str]) -> None:
+    kind = _MODELS.get(type(getattr(model, "config", None)))
+    if kind is None or not isinstance(model, kind):
+        raise TypeError(
+            f"model: got {type(model).__name__}; expected one of "
+            f"{', '.join(kind.__name__ for kind in _MODELS.values())}, which "
+            "load_model builds of their configs; write_arrays writes the arrays of "
+            "anything else"
+        )
     path = made(directory)
     params: dict[Any, Any] = flatten_dict(nnx.to_pure_dict(nnx.state(model)))
     arrays = {_name(path): np.asarray(value) for path, value in params.items()}

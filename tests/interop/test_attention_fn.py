@@ -202,6 +202,10 @@ def call(function=softmax_attention, *, options=None, **form):
 DENSE = nnx.make_attention_mask(jnp.asarray(REAL), jnp.asarray(REAL))
 BIASED = functools.partial(attention_fn(softmax_attention), *[jnp.ones((1, 1, 1))] * 3)
 ERRORS = {
+    "no function": (
+        lambda: attention_fn(3),
+        "function: got int; expected a function of q, k, v and mask=.*uncalled",
+    ),
     "a dense mask for linear attention": (
         call(linear_attention, mask=DENSE),
         r"linear attention cannot honour dense.*mask=real\[:, None, None, :\]",

@@ -145,6 +145,26 @@ ERRORS = {
         lambda: from_flax(FLAX | {"query": {"kernel": np.zeros((M, M), "f4")}}),
         r"query.kernel: got shape \(12, 12\); expected \(d_model, heads",
     ),
+    "a layer, where its weights are meant": (
+        lambda: from_torch(attention(), num_heads=H),
+        "weights: got Attention; expected a mapping.*layer.state_dict",
+    ),
+    "a layer of Flax, likewise": (
+        lambda: from_flax(attention()),
+        r"params: got Attention; .*of a layer pass nnx.to_pure_dict\(nnx.state\(layer",
+    ),
+    "an array, where a projection is meant": (
+        lambda: from_flax(FLAX | {"key": np.zeros(3)}),
+        r"params\['key'\]: got ndarray; expected a mapping",
+    ),
+    "weights, where a layer is meant": (
+        lambda: to_torch(torch_weights()),
+        "attention: got dict; expected an Attention of attn_jax.nn",
+    ),
+    "parameters, where a layer is meant": (
+        lambda: to_flax(FLAX),
+        "attention: got dict; expected an Attention of attn_jax.nn",
+    ),
     "what PyTorch has no word for": (
         lambda: to_torch(attention(exclusive=True)),
         r"attention: got exclusive = True, num_kv_heads = 2, head_dim = 6; expected",
@@ -159,7 +179,7 @@ ERRORS = {
 @pytest.mark.parametrize("case", ERRORS)
 def test_what_does_not_fit_raises(case, plain_errors):
     call, message = ERRORS[case]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         call()
 
 

@@ -53,11 +53,15 @@ CONFIGS = {
     "encoder and decoder": EncoderDecoderConfig(
         **SIZES, cross_mechanism=nn.Linear(feature_map=relu_features)
     ),
+    "a layer": nn.AttentionConfig(
+        d_model=8, num_heads=2, mechanism=MIXTURE.for_length(5)
+    ),
 }
 KINDS = {
     DecoderConfig: Decoder,
     EncoderConfig: Encoder,
     EncoderDecoderConfig: EncoderDecoder,
+    nn.AttentionConfig: nn.Attention,
 }
 
 
@@ -158,6 +162,18 @@ ERRORS = {
         r"got x, which has no place; embedding.embedding of shape \(3, 6\) in place of "
         r"\(11, 8\); expected",
     ),
+    "a part of a model": (
+        lambda d: model_files.save_model(model("encoder").stack, d),
+        "model: got Stack; expected one of Decoder, Encoder, EncoderDecoder, Attention",
+    ),
+    "a decoder where others have encoders": (
+        lambda d: model_files.save_model(model("shared map"), d, architecture="bert"),
+        "encoder: got Decoder; expected one of class Encoder, which files of the BERT",
+    ),
+    "a config of no model": (
+        lambda d: model_files.load_checkpoint(d, model("encoder")),
+        r"config: got Encoder; .* pass that of the model, model\.config",
+    ),
     "a function without a name": (
         lambda d: model_files.save_model(
             built(replace(CONFIGS["shared map"], mechanism=nn.Linear(feature_map=abs))),
@@ -171,6 +187,6 @@ ERRORS = {
 @pytest.mark.parametrize("case", ERRORS)
 def test_what_does_not_fit_raises(case, tmp_path, plain_errors):
     call, message = ERRORS[case]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         call(tmp_path)
     assert not (tmp_path / "model.safetensors.tmp").exists()
