@@ -99,11 +99,8 @@ def spec_of(
 ) -> PartitionSpec:
     """Where the axes of a leaf lie, on a mesh of so many devices along each axis.
 
-    An axis that doesn't divide evenly is whole, but for heads. A leaf that no rule
-    knows lies over fsdp along its longest axis that divides evenly.
-
-    Raises:
-      ValueError: heads that don't divide evenly.
+    An axis that doesn't divide evenly is whole; heads are for `check_heads`. A leaf
+    that no rule knows lies over fsdp along its longest axis that divides evenly.
     """
     axes = logical_axes(name, len(shape))
     if axes is None:
@@ -112,13 +109,25 @@ def spec_of(
     for axis, size in zip(axes, shape, strict=True):
         place = MESH_AXES.get(axis)
         devices = mesh.get(place, 1) if place else 1
-        # One second layer may serve all heads of a Synthesizer.
-        if devices == 1 or size == 1 or size % devices:
-            if axis in STRICT and size > 1 and devices > 1:
-                _refuse(STRICT[axis], size, devices, "/".join(name), shape)
-            place = None
-        places.append(place)
+        places.append(None if devices == 1 or size == 1 or size % devices else place)
     return _trimmed(places)
+
+
+def check_heads(
+    leaves: Sequence[tuple[Sequence[str], tuple[int, ...]]], mesh: Mapping[str, int]
+) -> None:
+    """Raises for heads that don't divide evenly, by the names and shapes of all leaves.
+
+    Query heads come first: where key/value heads are as many, nobody has set those.
+    """
+    for axis, field in STRICT.items():
+        devices = mesh.get(MESH_AXES[axis], 1)
+        for name, shape in leaves:
+            axes = logical_axes(name, len(shape)) or ()
+            for each, size in zip(axes, shape, strict=False):
+                # One second layer may serve all heads of a Synthesizer.
+                if each == axis and size > 1 and size % devices:
+                    _refuse(field, size, devices, "/".join(name), shape)
 
 
 def _longest(shape: tuple[int, ...], devices: int) -> PartitionSpec:

@@ -1,8 +1,10 @@
 """Which of several hosts this is: as it is passed, or as the environment says."""
 
+import math
 import os
 from collections.abc import Mapping
-from typing import Any
+from numbers import Real
+from typing import Any, TypeVar
 
 from attn_jax.train._checks import fail, integer
 
@@ -10,6 +12,8 @@ from attn_jax.train._checks import fail, integer
 HOSTS, HOST = "ATTN_JAX_HOSTS", "ATTN_JAX_HOST"
 COORDINATOR, TIMEOUT = "ATTN_JAX_COORDINATOR", "ATTN_JAX_TIMEOUT"
 AUTO = "auto"
+
+Number = TypeVar("Number", int, float)
 
 
 def options_of(
@@ -29,9 +33,12 @@ def options_of(
             expected, remedy = "how many, or 'auto'", f"pass hosts, or set {HOSTS}"
             fail("hosts", "none with host or coordinator", expected, remedy)
         return None
-    seconds = _number(TIMEOUT, environment, 300) if timeout is None else timeout
-    if not seconds >= 2:
-        fail("timeout", f"{seconds}", "at least 2 seconds", "pass more")
+    seconds = _number(TIMEOUT, environment, 300.0) if timeout is None else timeout
+    if not isinstance(seconds, Real) or not 2 <= seconds < math.inf:
+        # JAX counts the silence of a host in whole seconds.
+        expected = "a finite number of seconds, 2 or more"
+        remedy = f"pass 300, or set {TIMEOUT}"
+        fail("timeout", repr(seconds), expected, remedy)
     if hosts == AUTO:
         return {"timeout": float(seconds)}
     if isinstance(hosts, str):
@@ -39,7 +46,11 @@ def options_of(
     count = integer("hosts", hosts, minimum=1)
     if count == 1:
         return None
-    host = _number(HOST, environment, -1) if host is None else host
+    host = (
+        _number(HOST, environment, -1)
+        if host is None
+        else integer("host", host, minimum=0)
+    )
     if not 0 <= host < count:
         got = "none" if host == -1 else host
         expected, remedy = f"0 to {count - 1}", f"pass host, or set {HOST}"
@@ -56,15 +67,16 @@ def options_of(
         "timeout": float(seconds),
         "coordinator_address": coordinator,
         "num_processes": count,
-        "process_id": integer("host", host, minimum=0),
+        "process_id": host,
     }
 
 
-def _number(name: str, environment: Mapping[str, str], default: int) -> int:
-    """A number of the environment."""
+def _number(name: str, environment: Mapping[str, str], default: Number) -> Number:
+    """A number of the environment, of the kind of the default."""
     text = environment.get(name, str(default))
     try:
-        return int(text)
+        return type(default)(text)
     except ValueError:
-        expected = "a whole number" + ", or 'auto'" * (name == "hosts")
+        expected = "a whole number" if isinstance(default, int) else "seconds"
+        expected += ", or 'auto'" * (name == "hosts")
         fail(name, repr(text), expected, "pass one, or set it in the environment")

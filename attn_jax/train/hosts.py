@@ -55,8 +55,8 @@ def joined(
         TPU, under SLURM, Open MPI and Kubernetes. None, in the environment too, is one.
       host: the number of this one, from 0.
       coordinator: address and port of host 0, "10.0.0.1:8476".
-      timeout: seconds (300) within which the others end after a host has died or
-        stands still. Hosts that others have met wait half of it for the rest.
+      timeout: seconds, 2 or more (300), within which the others end after a host has
+        died or stands still. Hosts that others have met wait half of it for the rest.
 
     Raises:
       ValueError, TypeError: numbers that do not fit.

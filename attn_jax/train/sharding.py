@@ -19,7 +19,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
 from attn_jax.train._checks import fail, integer
-from attn_jax.train._logical_axes import spec_of
+from attn_jax.train._logical_axes import check_heads, spec_of
 from attn_jax.train.names import leaf_names
 
 AXES = ("data", "fsdp", "tensor", "sequence")
@@ -30,9 +30,12 @@ def parse_mesh(line: str) -> dict[str, int]:
     """The devices along each axis that a line such as "data=2,fsdp=4" asks for.
 
     Raises:
+      TypeError: something else than a line.
       ValueError: a name that is no axis, one that is there twice, a number below 1.
     """
     expected = f"axes and numbers such as data=2,fsdp=4, of {', '.join(AXES)}"
+    if not isinstance(line, str):
+        fail("mesh", repr(line), expected, "pass such a line", TypeError)
     sizes: dict[str, int] = {}
     for part in line.replace(" ", "").split(","):
         name, _, number = part.partition("=")
@@ -82,18 +85,23 @@ def specs(tree: PyTree, mesh: Mapping[str, int]) -> PyTree:
       mesh: devices along each axis, as in `Mesh.shape`.
 
     Raises:
+      TypeError: a mesh that is no mapping.
       ValueError: num_heads or num_kv_heads that the mesh doesn't divide.
     """
+    if not isinstance(mesh, Mapping):
+        remedy = "pass mesh.shape, or what parse_mesh returns"
+        fail("mesh", repr(mesh), "devices along each axis", remedy, TypeError)
     leaves, structure = jax.tree.flatten(tree)
-    places = (
-        spec_of(name, leaf.shape, mesh)
-        for name, leaf in zip(leaf_names(tree), leaves, strict=True)
-    )
-    return jax.tree.unflatten(structure, places)
+    named = [
+        (name, leaf.shape) for name, leaf in zip(leaf_names(tree), leaves, strict=True)
+    ]
+    check_heads(named, mesh)
+    return jax.tree.unflatten(structure, (spec_of(*each, mesh) for each in named))
 
 
 def shardings(tree: PyTree, mesh: Mesh) -> PyTree:
     """`specs` on a mesh, as `jax.device_put` and `jax.jit` take them."""
+    _check_mesh(mesh)
     return jax.tree.map(
         lambda spec: NamedSharding(mesh, spec),
         specs(tree, mesh.shape),
@@ -111,6 +119,7 @@ def init_on(mesh: Mesh | None, init: Callable[..., PyTree], *args: Any) -> PyTre
     """
     if mesh is None:
         return init(*args)
+    _check_mesh(mesh)
 
     def call() -> PyTree:
         return init(*args)
@@ -143,11 +152,16 @@ def shard_batch(batch: PyTree, mesh: Mesh | None, *, fill: bool = False) -> PyTr
         weight 0, and lets a length that it doesn't divide be whole.
 
     Raises:
+      TypeError: no mesh, such as a line for `make_mesh`.
       ValueError: rows or tokens that the mesh doesn't divide; rows to fill up in a
         batch without weights.
     """
     if mesh is None:
         return batch
+    _check_mesh(mesh)
+    if not {*AXES} <= {*mesh.axis_names}:
+        got = f"axes {', '.join(map(str, mesh.axis_names))}"
+        fail("mesh", got, f"those of make_mesh, {', '.join(AXES)}", "make it with that")
     pieces = _pieces_here(mesh.shape)
     if fill:
         batch = pad_rows(batch, pieces)
@@ -211,6 +225,13 @@ def _pieces_here(mesh: Mapping[str, int]) -> int:
 
 def _hosts() -> int:
     return jax.process_count()
+
+
+def _check_mesh(mesh: Any) -> None:
+    """A mesh, not the line that says one."""
+    if not isinstance(mesh, Mesh):
+        line = repr(mesh) if isinstance(mesh, str) else '"data=2"'
+        fail("mesh", repr(mesh), "a Mesh", f"pass make_mesh({line})", TypeError)
 
 
 def _is_spec(x: Any) -> bool:

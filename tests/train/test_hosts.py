@@ -1,5 +1,6 @@
 """Several hosts, as real processes: one order of rows, and nobody waits for ever."""
 
+import math
 import shutil
 import signal
 
@@ -72,11 +73,22 @@ def test_a_host_with_fewer_batches_does_not_hang_the_others(tmp_path):
         ({"hosts": 2, "host": 0}, "coordinator: got None; .* ATTN_JAX_COORDINATOR"),
         ({"hosts": 2, "host": 0, "coordinator": "a"}, "coordinator: got 'a'"),
         ({"hosts": 2, "timeout": 1}, "timeout: got 1"),
+        ({"hosts": 2, "timeout": math.inf}, "timeout: got inf; expected a finite num"),
+        ({"hosts": 2, "timeout": "9"}, "timeout: got '9'; .* ATTN_JAX_TIMEOUT"),
+        ({"hosts": 2, "host": -1}, "host: got -1; expected an integer of at least 0"),
     ],
 )
-def test_a_place_that_does_not_fit_is_named(wrong, said):
+def test_a_place_that_does_not_fit_is_named(wrong, said, plain_errors):
     with pytest.raises(ValueError, match=said), hosts.joined(**wrong):
         pass
+
+
+def test_seconds_of_the_environment_may_be_parts_of_one(monkeypatch):
+    monkeypatch.setenv(hosts.TIMEOUT, "2.5")
+    assert hosts._options(hosts.AUTO, None, None, None) == {"timeout": 2.5}
+    monkeypatch.setenv(hosts.TIMEOUT, "soon")
+    with pytest.raises(ValueError, match="ATTN_JAX_TIMEOUT: got 'soon'; expected sec"):
+        hosts._options(hosts.AUTO, None, None, None)
 
 
 def test_one_host_is_all_of_them(monkeypatch):

@@ -29,6 +29,7 @@ from attn_jax.train import (
     make_train_step,
     parse_mesh,
     shard_batch,
+    shardings,
 )
 from attn_jax.train.names import leaf_names
 
@@ -149,12 +150,49 @@ def test_a_line_that_is_no_mesh_is_refused(line, message):
         make_mesh(line)
 
 
+NO_MESH = {
+    "a line": (
+        lambda: shard_batch(ones(4), "data=2"),
+        r"mesh: got 'data=2'; expected a Mesh; pass make_mesh\('data=2'\)",
+    ),
+    "a line for a state": (
+        lambda: init_on("data=2", dict),
+        r"mesh: got 'data=2'; expected a Mesh; pass make_mesh\('data=2'\)",
+    ),
+    "sizes": (
+        lambda: shardings({}, {"data": 2}),
+        r"mesh: got {'data': 2}; expected a Mesh; pass make_mesh\(\"data=2\"\)",
+    ),
+    "a line for a table": (
+        lambda: layout({}, "data=2"),
+        "mesh: got 'data=2'; expected devices along each axis; pass mesh.shape",
+    ),
+    "no line": (lambda: make_mesh({"data": 2}), "mesh: got {'data': 2}; expected axes"),
+    "other axes": (
+        lambda: shard_batch(ones(4), jax.make_mesh((2,), ("rows",))),
+        "mesh: got axes rows; expected those of make_mesh, data, fsdp, tensor, seq",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NO_MESH)
+def test_what_is_no_mesh_is_named(case, plain_errors):
+    call, message = NO_MESH[case]
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
 def test_what_a_mesh_does_not_divide_names_axis_and_numbers():
-    config = DecoderConfig(num_kv_heads=1, **SIZES)
-    shapes = shapes_of(Decoder, config)
-    message = r"mesh: got tensor=3 for num_heads = 4 \(.*\)"
-    with pytest.raises(ValueError, match=message):
-        layout(shapes, parse_mesh("tensor=3"))
+    plain, config = (DecoderConfig(num_kv_heads=n, **SIZES) for n in (None, 1))
+    for each, line, field in (
+        (config, "tensor=3", "num_heads = 4"),
+        # Nobody has set the number of key/value heads.
+        (plain, "tensor=3", "num_heads = 4"),
+        (DecoderConfig(num_kv_heads=2, **SIZES), "tensor=4", "num_kv_heads = 2"),
+    ):
+        message = rf"mesh: got {line} for {field} \(.*\)"
+        with pytest.raises(ValueError, match=message):
+            layout(shapes_of(Decoder, each), parse_mesh(line))
     message = r"batch/tokens: got shape \(6, 6\) .*data=2, fsdp=2; .* data x fsdp = 4"
     with pytest.raises(ValueError, match=message):
         shard_batch(ones(6), make_mesh("data=2,fsdp=2"))
