@@ -147,6 +147,14 @@ ERRORS = {
         lambda: eigen.score_sketches([eigen.Batch(BAD)], length=T, rank=2),
         r"scores: got nan in layer 1, head 3",
     ),
+    "no scores": (
+        lambda: eigen.score_statistics(iter([]), length=T),
+        "batches: got none; expected a batch of scores at least; an iterator that was",
+    ),
+    "no scores to sketch": (
+        lambda: eigen.score_sketches([], length=T, rank=2),
+        "batches: got none; expected a batch of scores at least",
+    ),
     "an unknown kind of sample": (
         lambda: eigen.score_statistics([], length=T, of="columns"),
         r"of: got 'columns'; expected one of 'rows', 'positions', 'matrices'",

@@ -290,6 +290,33 @@ WRONG = {
         lambda: plots.quality_and_speed({"a": [1.0]}, {"b": 1.0}),
         r"speeds: got names \['b'\]; expected those of losses, \['a'\]",
     ),
+    "no names": (
+        lambda: plots.spectra(np.array([2.0, 1.0])),
+        r'eigenvalues: got ndarray; .*give it a name: \{"a name": eigenvalues\}',
+    ),
+    "no names of speeds": (
+        lambda: plots.quality_and_speed({"a": [1.0]}, [1.0]),
+        "speeds: got list; expected a mapping",
+    ),
+    "no variance": (
+        lambda: plots.spectra({"a": np.zeros(3)}),
+        r"eigenvalues\['a'\]: got \[0.0, 0.0, 0.0\] ..., 0 in all; .*above 0",
+    ),
+    "no bins": (
+        lambda: plots.weight_distributions({"a": softmax(1)}, np.ones(1)),
+        r"edges: got shape \(1,\), \[1.0\] ...; expected one row of two numbers",
+    ),
+    "a bare number": (
+        lambda: plots.quality_and_speed({"a": 1.0}, {"a": 1.0}),
+        r"losses\['a'\]: got shape \(\); .*wrap a single one in a list",
+    ),
+    "no rows": (lambda: plots.panels(0, 2), "rows: got 0; expected an int >= 1"),
+    "no height": (lambda: plots.panels(height=0), "height: got 0; expected a number"),
+    "axes to share": (lambda: plots.panels(share="z"), "share: got 'z'; expected 'x'"),
+    "many axes": (
+        lambda: plots.attention_map(softmax(3, 3), axes=plots.panels(1, 2)[1]),
+        "axes: got ndarray; expected the axes of one panel",
+    ),
     "nothing": (lambda: plots.loss_curves({}), "curves: got none"),
     "styles": (
         lambda: plots.loss_curves({"a": [[(0, 1.0)]]}, styles={}),

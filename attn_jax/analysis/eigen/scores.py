@@ -49,8 +49,8 @@ def score_statistics(
       start: what was found so far, to go on from; it stays as it is.
 
     Raises:
-      ValueError: sequences of another length; scores that are not finite, with their
-        layer and head.
+      ValueError: no batch, and no start; sequences of another length; scores that are
+        not finite, with their layer and head.
     """
     if of not in KINDS:
         raise ValueError(f"of: got {of!r}; expected one of {_listed(KINDS)}")
@@ -108,6 +108,11 @@ def _collected(
         if head == len(found[layer]):
             found[layer].append(empty)
         found[layer][head] = add(found[layer][head], x, valid)
+    if not found:
+        raise ValueError(
+            "batches: got none; expected a batch of scores at least; an iterator that "
+            "was gone through before gives none, make it anew"
+        )
     return found
 
 

@@ -47,11 +47,18 @@ def weight_distributions(
       axes: where to draw, without a legend; None is a figure with one.
 
     Raises:
-      ValueError: no shares, or shares that aren't one a bin.
+      ValueError: no shares, shares that aren't one a bin, or no edges of bins.
       ImportError: matplotlib is not installed.
     """
-    bounds = np.asarray(edges, np.float64)
     styles = _styles(shares, styles, "shares")
+    bounds = np.asarray(edges, np.float64)
+    if bounds.ndim != 1 or len(bounds) < 2 or not np.all(np.diff(bounds) > 0):
+        fail(
+            "edges",
+            f"shape {bounds.shape}, {bounds.ravel()[:3].tolist()} ...",
+            "one row of two numbers or more that ascend",
+            "pass those of the histogram",
+        )
     figure, target = own_axes(axes)
     widths = np.diff(bounds)
     if not np.allclose(widths, widths[0]):
@@ -92,7 +99,7 @@ def spectra(
       axes: where to draw, without a legend; None is a figure with one.
 
     Raises:
-      ValueError: no eigenvalues, or such that don't descend.
+      ValueError: no eigenvalues, such that don't descend, or no variance.
       ImportError: matplotlib is not installed.
     """
     styles = _styles(eigenvalues, styles, "eigenvalues", ordered=True)
@@ -105,6 +112,13 @@ def spectra(
                 f"shape {values.shape}, {values.ravel()[:3].tolist()} ...",
                 "one row of numbers that descend",
                 "pass what analysis.eigen.spectrum returns",
+            )
+        if not 0 < np.sum(values) < np.inf:
+            fail(
+                f"eigenvalues[{name!r}]",
+                f"{values[:3].tolist()} ..., {np.sum(values):g} in all",
+                "a variance above 0, of which the first components have a share",
+                "leave out what doesn't vary",
             )
         shares = np.cumsum(values) / np.sum(values)
         target.plot(
@@ -181,6 +195,7 @@ def quality_and_speed(
       ImportError: matplotlib is not installed.
     """
     styles = _styles(losses, styles, "losses")
+    _check_named("speeds", speeds)
     if set(losses) != set(speeds):
         fail(
             "speeds",
@@ -214,14 +229,21 @@ def _styles(
     ordered: bool = False,
 ) -> Styles:
     """A look for every name, checked."""
-    if not named:
-        fail(argument, "none", "a name at least", "pass one")
+    _check_named(argument, named)
     if styles is None:
         return line_styles(named, ordered=ordered)
     absent = [name for name in named if name not in styles]
     if absent:
         fail("styles", f"none for {absent[0]!r}", "one a name", "add it")
     return styles
+
+
+def _check_named(argument: str, named: Any) -> None:
+    if not isinstance(named, Mapping):
+        got, expected = type(named).__name__, "a mapping from names to what is drawn"
+        fail(argument, got, expected, f'give it a name: {{"a name": {argument}}}')
+    if not named:
+        fail(argument, "none", "a name at least", "pass one")
 
 
 def _marked(
@@ -257,6 +279,9 @@ def _mean_curve(name: str, seeds: Sequence[Any]) -> tuple[list[float], list[floa
 
 
 def _mean(name: str, values: Sequence[float]) -> float:
+    if np.ndim(values) != 1:
+        got, remedy = f"shape {np.shape(values)}", "wrap a single one in a list"
+        fail(f"losses[{name!r}]", got, "numbers, one a seed", remedy)
     if not len(values):
         fail(f"losses[{name!r}]", "no number", "one a seed", "leave the name out")
     return fmean(values)

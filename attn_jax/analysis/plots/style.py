@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from attn_jax.ops._shapes import check_sizes
+
 # matplotlib is imported when a figure is made, not with this module.
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,8 +40,14 @@ def panels(
       The figure, and its axes as `Figure.subplots` gives them: one, or an array.
 
     Raises:
+      ValueError: no rows or columns, no height, or axes to share that aren't there.
       ImportError: matplotlib is not installed.
     """
+    check_sizes(rows=rows, columns=columns)
+    if not height > 0:
+        fail("height", repr(height), "a number of inches > 0", "pass 4.2, or none")
+    if not {*share} <= {*"xy"}:
+        fail("share", repr(share), "'x', 'y', 'xy' or ''", "pass one of these")
     figure = new_figure(WIDTH, rows * height)
     shared: dict[str, Any] = {f"share{axis}": True for axis in share}
     axes = figure.subplots(rows, columns, **shared)
@@ -128,12 +136,16 @@ def own_axes(axes: Axes | None, height: float = 4.2) -> tuple[Figure, Axes]:
     """Where to draw: axes that were given, or a figure's only ones."""
     if axes is None:
         return panels(height=height)
+    figure = figure_of(axes)
     tidy(axes)
-    return figure_of(axes), axes
+    return figure, axes
 
 
 def figure_of(axes: Axes) -> Figure:
     """The figure that axes lie in, also where they lie in a part of it."""
+    if not hasattr(axes, "get_figure"):
+        got, expected = type(axes).__name__, "the axes of one panel"
+        fail("axes", got, expected, "of an array of them pass one, such as axes[0]")
     figure = axes.get_figure(root=True)
     assert figure is not None
     return figure
