@@ -9,7 +9,7 @@ from attn_jax import nn, ops
 from attn_jax.analysis import eigen, partial_flops
 from attn_jax.ops import masks
 from tests.models.cases import LAYERS, B, H, T, encoder, ids
-from tests.nn.cases import F32, M, attention, light_jit, normal
+from tests.nn.cases import F32, M, attention, normal
 from tests.ops.oracles import assert_close
 
 REAL = np.arange(T) < np.array([[T], [3], [5]])
@@ -197,7 +197,7 @@ def test_logits_of_every_layer_are_what_its_weights_are_the_softmax_of(
         weights, _ = model.stack.weights(x, **around)
         return model.attention_logits(tokens, mask=mask, types=types), weights
 
-    logits, weights = light_jit(both)(tokens, real)
+    logits, weights = jax.jit(both)(tokens, real)
     assert logits.shape == (LAYERS, B, H, T, T)
     seen = REAL[:, None, :, None] & REAL[:, None, None, :]
     raised = np.where(seen, np.exp(np.asarray(logits, np.float64)), 0)

@@ -9,7 +9,7 @@ from attn_jax.analysis import similarity
 from attn_jax.analysis.similarity import attention_similarity, layer_similarity
 from attn_jax.ops import masks
 from tests.models.cases import LAYERS, decoder, encoder, ids
-from tests.nn.cases import light_jit, small
+from tests.nn.cases import small
 from tests.ops.oracles import assert_close
 
 B, T, H, G, D, E = 2, 7, 4, 2, 3, 5
@@ -112,7 +112,7 @@ def test_of_a_decoder_reduces_to_that_of_each_layers_arrays():
         return jax.tree.map(lambda *each: jnp.stack(each), *found)
 
     assert got.value_cosine.shape == (LAYERS,)
-    for name, value in light_jit(by_hand)(tokens)._asdict().items():
+    for name, value in jax.jit(by_hand)(tokens)._asdict().items():
         assert_close(getattr(got, name), value, 1e-5, name)
 
 
@@ -131,7 +131,7 @@ def test_of_an_encoder_without_logits_goes_by_its_weights():
         return found
 
     one_document = np.zeros((B, T))
-    for i, (weights, v) in enumerate(light_jit(layers)(tokens)):
+    for i, (weights, v) in enumerate(jax.jit(layers)(tokens)):
         weights, v = (np.asarray(x, np.float64) for x in (weights, v))
         v = np.repeat(v, weights.shape[1] // v.shape[2], axis=2)
         want = looked_at(weights, v, one_document, REAL, False)

@@ -10,7 +10,6 @@ from attn_jax.ops import masks
 from tests.decoding import toys
 from tests.models.cases import LAYERS, B, encoder_decoder, ids, placed
 from tests.models.test_encoder_decoder import roles
-from tests.nn.cases import light_jit
 
 S, N, K, ALPHA, BOS, EOS = 7, 5, 4, 0.6, 3, 5
 LENGTHS = [4, 2, 5]
@@ -34,7 +33,7 @@ class Translator:
             logits = self.model(source, target, source_mask=mask)
             return jax.nn.log_softmax(logits, axis=-1)
 
-        self.after = light_jit(after)
+        self.after = jax.jit(after)
 
     def steps(self, texts):
         """log p of N tokens after bos and texts, one a source: B N vocab."""
@@ -117,7 +116,7 @@ def test_beams_share_what_is_known_of_their_source():
     """The gather would be the identity; `take` moves it for whoever asks."""
     model, source = encoder_decoder(), jnp.asarray(ids(0, B, S))
 
-    @light_jit
+    @jax.jit
     def caches(rows):
         cache = model.init_cache(model.encode(source), N)
         chosen = _start.choose(model, cache, rows)

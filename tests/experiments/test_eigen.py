@@ -3,6 +3,7 @@
 import functools
 import json
 
+import jax
 import numpy as np
 import pytest
 from flax import nnx
@@ -21,7 +22,6 @@ from experiments.eigen_training.main import main as training_main
 from tests.experiments.commands import results_of
 from tests.experiments.conftest import run
 from tests.interop import small
-from tests.nn.cases import light_jit
 
 analyse = functools.partial(run, eigen_main)
 train = functools.partial(run, training_main)
@@ -214,7 +214,7 @@ def test_models_begin_with_what_the_scores_say(tuned):
         def whole(state, batch):
             return task.losses(nnx.merge(graph, state), batch, (None, None))[0]
 
-        return float(light_jit(whole)(state, next(task.held_out("test"))))
+        return float(jax.jit(whole)(state, next(task.held_out("test"))))
 
     full = loss("full", None)
     assert loss("fixed-8", starts[8]) == pytest.approx(full, rel=1e-4)

@@ -22,7 +22,7 @@ from attn_jax.ops import (
     softmax_attention,
     synthesizer_attention,
 )
-from tests.nn.cases import filled, light_jit, normal
+from tests.nn.cases import filled, normal
 from tests.ops import oracles
 from tests.ops.oracles import assert_close
 
@@ -60,7 +60,7 @@ def forms(x):
 def test_softmax_is_flax_own_in_every_way_it_is_called():
     ours, theirs = layer(softmax_attention), layer()
 
-    @light_jit
+    @jax.jit
     def run(x):
         return {
             name: [each(x, **form) for each in (ours, theirs)]
@@ -78,7 +78,7 @@ def projected(one, x):
 def test_linear_attention_honours_causality_and_padding():
     one = layer(linear_attention)
     padding = jnp.asarray(REAL)[:, None, None, :]
-    got, qkv = light_jit(
+    got, qkv = jax.jit(
         lambda x: (one(x, mask=padding, is_causal=True), projected(one, x))
     )(X)
     rules = [oracles.causal(), oracles.padding(REAL)]
@@ -93,7 +93,7 @@ def test_linear_attention_honours_causality_and_padding():
 def test_decoding_in_flax_equals_the_full_pass(function):
     graph, state = nnx.split(layer(function))
 
-    @light_jit
+    @jax.jit
     def run(x):
         one = nnx.merge(graph, state)
         one.init_cache(x.shape)
@@ -168,7 +168,7 @@ def test_every_function_in_flax_is_the_function():
     mask = masks.causal() & masks.padding(jnp.asarray(REAL))
     padding = jnp.asarray(REAL)[:, None, None, :]
 
-    @light_jit
+    @jax.jit
     def run(x):
         found = {}
         for name, one in layers.items():
@@ -188,7 +188,7 @@ def test_linen_calls_it_too():
     shapes = jax.eval_shape(made.init, jax.random.key(0), X)
     params = jax.tree.map(lambda x: normal(0, *x.shape), shapes)
     mask = nnx.make_causal_mask(jnp.ones((B, T)))
-    got, want = light_jit(
+    got, want = jax.jit(
         lambda x: (made.apply(params, x, mask=mask), plain.apply(params, x, mask=mask))
     )(X)
     assert got.dtype == jnp.bfloat16

@@ -1,5 +1,6 @@
 """Weights of other libraries' attention layers: same outputs, and back to the bit."""
 
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from flax import nnx
 
 from attn_jax.interop.attention_weights import from_flax, from_torch, to_flax, to_torch
 from attn_jax.nn import Linear, Partial
-from tests.nn.cases import attention, filled, light_jit
+from tests.nn.cases import attention, filled
 from tests.ops.oracles import assert_close
 
 M, H, T = 12, 4, 5
@@ -53,7 +54,7 @@ def assert_same_arrays(got, want):
 def test_a_layer_of_pytorch_is_what_pytorch_documents():
     weights = torch_weights()
     layer = from_torch(weights, num_heads=H)
-    got = light_jit(lambda x: layer(x))(X)
+    got = jax.jit(lambda x: layer(x))(X)
     assert_close(got, torch_layer(weights, X), 1e-5)
     assert_same_arrays(to_torch(layer), weights)
 
@@ -77,7 +78,7 @@ def test_a_layer_of_flax_gives_the_same_and_comes_back(options):
     )
     params = nnx.to_pure_dict(nnx.state(theirs, nnx.Param))
     ours = from_flax(params)
-    got, want = light_jit(lambda x: (ours(x), theirs(x)))(X)
+    got, want = jax.jit(lambda x: (ours(x), theirs(x)))(X)
     assert_close(got, np.asarray(want, np.float64), 1e-5)
     back = to_flax(ours)
     assert back.keys() == params.keys()

@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from attn_jax.models import Decoder, DecoderConfig
 from attn_jax.nn import Linear
 from tests.interop import oracle_bert, oracle_gpt2
 from tests.models.cases import decoder
-from tests.nn.cases import filled, light_jit
+from tests.nn.cases import filled
 from tests.ops.oracles import assert_close
 
 VOCAB, LENGTH, LAYERS, M, HEADS = 23, 9, 2, 12, 3
@@ -82,7 +83,7 @@ def assert_same(got, want):
 
 def test_a_loaded_decoder_equals_an_independent_forward_pass(directory):
     model = huggingface.load_decoder(directory)
-    got = light_jit(lambda n: model(n))(TOKENS.astype(np.int32))
+    got = jax.jit(lambda n: model(n))(TOKENS.astype(np.int32))
     want = oracle_gpt2.decoder(drawn(shapes()), TOKENS, heads=HEADS)
     assert_close(got, want, 1e-5)
 

@@ -30,7 +30,7 @@ from tests.interop.small import (
     shapes,
 )
 from tests.models.cases import encoder
-from tests.nn.cases import filled, light_jit
+from tests.nn.cases import filled
 from tests.ops.oracles import assert_close, assert_same_bits
 
 TOKENS = np.random.default_rng(2).integers(VOCAB, size=(3, 7))
@@ -45,7 +45,7 @@ def directory(tmp_path):
 
 def run(model):
     mask = masks.padding(jnp.asarray(REAL), jnp.asarray(REAL))
-    return light_jit(lambda n, types: model(n, types=types, mask=mask))(
+    return jax.jit(lambda n, types: model(n, types=types, mask=mask))(
         TOKENS.astype(np.int32), KINDS.astype(np.int32)
     )
 
@@ -175,7 +175,7 @@ def test_changes_take_the_place_of_what_the_file_says(directory, caplog):
     assert "query" not in caplog.text
     assert model.embedding.positions.shape == (7, M)
     # All keys are selected, so it is softmax attention, but for what is padded.
-    got = light_jit(lambda n, types: model(n, types=types))(
+    got = jax.jit(lambda n, types: model(n, types=types))(
         TOKENS.astype(np.int32), KINDS.astype(np.int32)
     )
     wide = {name: x.astype(np.float64) for name, x in drawn(shapes()).items()}

@@ -1,5 +1,6 @@
 """Weights of every layer of an encoder-decoder: the output follows from them."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,7 +8,6 @@ import pytest
 from attn_jax.ops import masks
 from tests.models.cases import F32, GARBAGE, LAYERS, B, H, T, encoder_decoder
 from tests.models.test_encoder_decoder import PAPER, REAL, SOURCE, TARGET, S, roles
-from tests.nn.cases import light_jit
 from tests.nn.test_weights import check_rows
 from tests.ops.oracles import assert_close
 
@@ -62,7 +62,7 @@ def test_weights_of_every_layer_give_the_logits(name):
 
     source = np.where(REAL, SOURCE, np.resize(GARBAGE, SOURCE.shape))
     target = np.where(SEEN, TARGET, np.resize(GARBAGE, TARGET.shape))
-    weights, got, want = light_jit(both)(source, target)
+    weights, got, want = jax.jit(both)(source, target)
     layers = model.config.num_encoder_layers or LAYERS
     assert weights.encoder.shape == (layers, B, H, S, S)
     assert weights.decoder.shape == (LAYERS, B, H, T, T)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ import pytest
 from attn_jax import UnsupportedMaskError, models, nn
 from attn_jax.ops import masks
 from tests.models.cases import LONGEST, VOCAB, B, T, config, decoder, ids
-from tests.nn.cases import light_jit
 from tests.nn.errors import assert_raises
 
 pytestmark = pytest.mark.usefixtures("plain_errors")
@@ -250,14 +250,14 @@ def test_too_many_tokens_raise_under_jit_as_well():
     """Shapes are known there."""
     tokens = ids(0, B, LONGEST + 1)
     parts = ("tokens: got 12 tokens a row; expected at most max_length = 11",)
-    assert_raises(ValueError, lambda: light_jit(decoder())(tokens), *parts)
+    assert_raises(ValueError, lambda: jax.jit(decoder())(tokens), *parts)
 
 
 def test_numpy_tokens_and_small_integers_are_tokens():
     model = decoder()
-    want = light_jit(model)(ids(1, B, T))
+    want = jax.jit(model)(ids(1, B, T))
     for kind in (np.uint8, np.int64):
-        got = light_jit(model)(ids(1, B, T).astype(kind))
+        got = jax.jit(model)(ids(1, B, T).astype(kind))
         np.testing.assert_array_equal(got, want)
 
 

@@ -24,7 +24,7 @@ from tests.models.cases import (
     decoder,
     ids,
 )
-from tests.nn.cases import light_jit, numbers
+from tests.nn.cases import numbers
 from tests.ops.oracles import assert_close, assert_same_bits
 
 F64 = {"dtype": jnp.float64, "param_dtype": jnp.float64}
@@ -116,7 +116,7 @@ def full_and_decoded(model, tokens):
         last, cache = model.decode(tokens[:, -1:], cache)
         return model(tokens), jnp.concatenate([first, last], axis=1), cache
 
-    return light_jit(both)(tokens)
+    return jax.jit(both)(tokens)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -141,7 +141,7 @@ def test_decoder_in_bfloat16(name):
     assert {a.dtype for a in jax.tree.leaves(nnx.state(model))} == {
         jnp.dtype(jnp.float32)
     }
-    want = light_jit(wide)(tokens)
+    want = jax.jit(wide)(tokens)
     full, decoded, _ = full_and_decoded(model, tokens)
     assert full.dtype == decoded.dtype == jnp.float32
     assert_close(full, want, 4e-2, "full pass")
@@ -152,7 +152,7 @@ def test_decoder_in_bfloat16(name):
 def test_a_prefix_mask_makes_a_prefix_language_model(name):
     """Inside its prefix a row sees both ways, after it only the past."""
     model, prefix = decoder(name), np.array([4, 1, 0])
-    run = light_jit(lambda tokens, n: model(tokens, mask=masks.prefix(n)))
+    run = jax.jit(lambda tokens, n: model(tokens, mask=masks.prefix(n)))
     tokens = ids(1, B, T)
     base = np.asarray(run(tokens, prefix))
     for at in range(T):
@@ -162,13 +162,13 @@ def test_a_prefix_mask_makes_a_prefix_language_model(name):
         first = np.where(at < prefix, 0, at)
         want = np.arange(T) >= first[:, None]
         np.testing.assert_array_equal(moved, want, err_msg=f"token {at}")
-    assert_close(base[2], light_jit(model)(tokens)[2], F32, "a prefix of 0 is causal")
+    assert_close(base[2], jax.jit(model)(tokens)[2], F32, "a prefix of 0 is causal")
 
 
 def test_a_window_reaches_one_step_further_with_each_layer():
     """Contract 28, 29: rows are longer than twice the window."""
     model = decoder()
-    run = light_jit(lambda tokens: model(tokens, mask=masks.window(1)))
+    run = jax.jit(lambda tokens: model(tokens, mask=masks.window(1)))
     tokens = ids(2, B, T)
     base = np.asarray(run(tokens))
     for at in (0, 2, T - 1):
@@ -183,7 +183,7 @@ def test_a_window_stays_inside_its_segment():
     """Contract 30: packed rows under a window equal rows of their own."""
     model, tokens = decoder(), ids(2, 1, LONGEST)
     packed = np.repeat([[3, 1]], [5, LONGEST - 5], axis=1)
-    run = light_jit(
+    run = jax.jit(
         lambda tokens, segments: model(
             tokens, mask=masks.window(2) & masks.segments(segments)
         )
@@ -201,8 +201,8 @@ def test_leading_axes_equal_vmap_and_a_loop(name):
     def each(tokens):
         return model(tokens), jax.vmap(model)(tokens), model(tokens[0, 0])
 
-    direct, mapped, row = light_jit(each)(tokens)
-    want = np.stack([light_jit(model)(rows) for rows in tokens])
+    direct, mapped, row = jax.jit(each)(tokens)
+    want = np.stack([jax.jit(model)(rows) for rows in tokens])
     assert_close(direct, want, F32, "two leading axes")
     assert_close(mapped, want, F32, "vmap")
     assert_close(row, want[0, 0], F32, "no leading axis")
@@ -248,7 +248,7 @@ def test_concrete_tokens_may_meet_traced_parameters():
         model = nnx.merge(graph, params)
         return model(tokens, positions=places), model.decode(tokens, cache)[0]
 
-    full, decoded = light_jit(outputs)(params)
+    full, decoded = jax.jit(outputs)(params)
     assert_close(full, decoded, F32)
 
 
@@ -261,7 +261,7 @@ def test_empty_batches(rows, length):
     def both(tokens):
         return model(tokens), model.decode(tokens, model.init_cache(rows, T))
 
-    logits, (decoded, cache) = light_jit(both)(tokens)
+    logits, (decoded, cache) = jax.jit(both)(tokens)
     assert logits.shape == decoded.shape == (rows, length, VOCAB)
     assert cache.length.tolist() == [0] * rows
 
@@ -269,7 +269,7 @@ def test_empty_batches(rows, length):
 def test_dropout_is_a_function_of_its_key_and_blind_to_the_future():
     """Contract 15: causality holds with dropout on; a key decides what drops."""
     model, tokens = decoder(dropout_rate=0.3), ids(5, B, T)
-    run = light_jit(lambda tokens, rng: model(tokens, rng=rng))
+    run = jax.jit(lambda tokens, rng: model(tokens, rng=rng))
     one, two = (np.asarray(run(tokens, jax.random.key(seed))) for seed in (0, 1))
     assert_same_bits(run(tokens, jax.random.key(0)), one, "the same key")
     assert np.any(one != two)
@@ -278,8 +278,8 @@ def test_dropout_is_a_function_of_its_key_and_blind_to_the_future():
     after = np.asarray(run(changed, jax.random.key(0)))
     assert_same_bits(after[:, :4], one[:, :4], "before the change")
     assert np.any(after[:, 4:] != one[:, 4:])
-    evaluated = light_jit(model)(tokens)
-    assert_same_bits(evaluated, light_jit(decoder())(tokens), "without a key")
+    evaluated = jax.jit(model)(tokens)
+    assert_same_bits(evaluated, jax.jit(decoder())(tokens), "without a key")
     assert np.linalg.norm(evaluated - one) > 0.1 * np.linalg.norm(evaluated)
 
 
@@ -316,8 +316,8 @@ def test_dropout_has_the_mean_of_evaluation():
         kernel[...] = jnp.zeros_like(kernel[...])
     tokens = jnp.asarray(ids(6, B, T))
     keys = jax.random.split(jax.random.key(0), 2000)
-    runs = light_jit(jax.vmap(lambda rng: model(tokens, rng=rng)))(keys)
-    want, spread = np.asarray(light_jit(model)(tokens)), np.std(runs, axis=0)
+    runs = jax.jit(jax.vmap(lambda rng: model(tokens, rng=rng)))(keys)
+    want, spread = np.asarray(jax.jit(model)(tokens)), np.std(runs, axis=0)
     assert np.all(spread > 0)
     error = np.abs(np.mean(runs, axis=0) - want) / (spread / len(keys) ** 0.5)
     assert error.max() < 5

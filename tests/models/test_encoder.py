@@ -12,7 +12,7 @@ from attn_jax import models, nn
 from attn_jax.ops import masks
 from tests.models import oracle
 from tests.models.cases import F32, GARBAGE, VOCAB, B, M, T, encoder, ids
-from tests.nn.cases import light_jit, numbers, small
+from tests.nn.cases import numbers, small
 from tests.nn.errors import assert_raises
 from tests.ops.oracles import assert_close, assert_same_bits
 
@@ -40,7 +40,7 @@ def outputs(model):
         x = model(tokens, mask=mask, types=types)
         return x, model.token_logits(x), model.class_logits(x, mask=mask)
 
-    return light_jit(run)
+    return jax.jit(run)
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean"])
@@ -73,7 +73,7 @@ def test_a_pre_norm_encoder_without_types_equals_its_oracle(x64):
     wide = {"dtype": jnp.float64, "param_dtype": jnp.float64}
     model = encoder(**wide)
     real = masks.padding(jnp.asarray(REAL), jnp.asarray(REAL))
-    got = light_jit(lambda tokens: model(tokens, mask=real))(TOKENS)
+    got = jax.jit(lambda tokens: model(tokens, mask=real))(TOKENS)
     want = oracle.encoder(numbers(model), TOKENS, None, model.config, REAL)
     assert_close(got[REAL], want[REAL], 1e-11)
 
@@ -104,7 +104,7 @@ def test_padding_has_no_influence(name):
 def test_every_token_sees_every_real_token():
     model = encoder()
     mask = masks.padding(jnp.asarray(REAL), jnp.asarray(REAL))
-    run = light_jit(lambda tokens: model(tokens, mask=mask))
+    run = jax.jit(lambda tokens: model(tokens, mask=mask))
     changed = TOKENS.copy()
     changed[:, 2] = (changed[:, 2] + 1) % VOCAB
     moved = np.any(np.asarray(run(changed)) != np.asarray(run(TOKENS)), axis=-1)
@@ -113,13 +113,13 @@ def test_every_token_sees_every_real_token():
 
 def test_types_default_to_the_first_and_dropout_to_none():
     model = encoder(**BERT | {"dropout_rate": 0.3})
-    run = light_jit(lambda tokens, types, rng: model(tokens, types=types, rng=rng))
+    run = jax.jit(lambda tokens, types, rng: model(tokens, types=types, rng=rng))
     want = run(TOKENS, jnp.zeros_like(TOKENS), None)
-    assert_same_bits(light_jit(model)(TOKENS), want)
+    assert_same_bits(jax.jit(model)(TOKENS), want)
     assert np.any(np.asarray(run(TOKENS, jnp.asarray(TYPES), None)) != want)
     assert np.any(np.asarray(run(TOKENS, None, jax.random.key(0))) != want)
     x, rng = jnp.asarray(want), jax.random.key(1)
-    drop = light_jit(lambda x, rng: model.class_logits(x, rng=rng))
+    drop = jax.jit(lambda x, rng: model.class_logits(x, rng=rng))
     assert np.any(np.asarray(drop(x, rng)) != np.asarray(drop(x, None)))
 
 

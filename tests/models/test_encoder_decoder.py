@@ -28,7 +28,7 @@ from tests.models.cases import (
     placed,
 )
 from tests.models.test_decoder import count
-from tests.nn.cases import Compiled, light_jit, numbers
+from tests.nn.cases import Compiled, numbers
 from tests.ops.oracles import assert_close, assert_same_bits
 
 S = 9
@@ -129,7 +129,7 @@ def test_encoder_decoder_equals_its_oracle_in_float64(architecture, x64):
         full = model(source, target, source_mask=padded(real))
         return full, *decoded(model, source, real, target)
 
-    full, pieces, cache = light_jit(both)(SOURCE, TARGET, REAL)
+    full, pieces, cache = jax.jit(both)(SOURCE, TARGET, REAL)
     params = stacked(numbers(model))
     want = oracle.encoder_decoder(params, SOURCE, TARGET, model.config, REAL, names)
     assert full.dtype == pieces.dtype == jnp.float64
@@ -278,10 +278,10 @@ def test_packed_pairs_equal_rows_of_their_own():
             target_mask=masks.segments(target),
         )
 
-    together = light_jit(packed)(SOURCE[:1], TARGET[:1], source, target)[0]
+    together = jax.jit(packed)(SOURCE[:1], TARGET[:1], source, target)[0]
     for pair in (0, 1):
         x, y = SOURCE[:1, source[0] == pair], TARGET[:1, target[0] == pair]
-        alone = light_jit(model)(x, y)[0]
+        alone = jax.jit(model)(x, y)[0]
         assert_close(together[target[0] == pair], alone, F32, f"pair {pair}")
 
 
@@ -301,7 +301,7 @@ def test_every_parameter_learns_and_padding_reaches_none():
         )
         return jnp.sum(logits * jnp.asarray(weights, logits.dtype))
 
-    run = light_jit(jax.grad(loss))
+    run = jax.jit(jax.grad(loss))
     want = run(state, np.where(REAL, SOURCE, 1), np.where(seen, TARGET, 1))
     got = run(state, np.where(REAL, SOURCE, -1), np.where(seen, TARGET, 10**6))
     for (path, a), b in zip(
@@ -336,9 +336,7 @@ def test_initial_sizes_are_the_papers():
         num_heads=4,
         positions="learned",
     )
-    state = light_jit(
-        lambda: nnx.state(models.EncoderDecoder(made, rngs=nnx.Rngs(3)))
-    )()
+    state = jax.jit(lambda: nnx.state(models.EncoderDecoder(made, rngs=nnx.Rngs(3))))()
     params = nnx.to_pure_dict(state)
     table, blocks = params["embedding"], params["decoder"]["blocks"]
     assert np.std(table["embedding"]) == pytest.approx(1 / 8, rel=0.02)
@@ -365,9 +363,9 @@ def test_initial_sizes_are_the_papers():
 def test_eager_calls_and_leading_axes():
     model = encoder_decoder()
     source, target = jnp.asarray(ids(0, 2, B, S)), jnp.asarray(ids(1, 2, B, T))
-    want = light_jit(model)(source, target)
+    want = jax.jit(model)(source, target)
     assert_close(model(source, target), want, F32, "eager")
-    assert_close(light_jit(jax.vmap(model))(source, target), want, F32, "vmap")
+    assert_close(jax.jit(jax.vmap(model))(source, target), want, F32, "vmap")
 
 
 @pytest.mark.parametrize("names", [PAPER, ("linear",) * 3], ids=["softmax", "linear"])
@@ -381,7 +379,7 @@ def test_nothing_in_gives_nothing_out(names):
             cache = model.init_cache(model.encode(source), T)
             return model(source, target), model.decode(target, cache)[0]
 
-        full, got = light_jit(both)(source, target)
+        full, got = jax.jit(both)(source, target)
         assert full.shape == (b, t, VOCAB)
         assert np.isfinite(full).all()
         assert_close(got, full, F32)

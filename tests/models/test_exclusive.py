@@ -11,7 +11,6 @@ from attn_jax import models
 from attn_jax.analysis import flops
 from attn_jax.ops._mesh import in_rows
 from tests.models.cases import F32, SIZES, H, T, config, decoder, ids
-from tests.nn.cases import light_jit
 from tests.nn.errors import assert_raises
 from tests.ops.oracles import assert_close, assert_same_bits
 
@@ -141,7 +140,7 @@ def test_rows_stay_on_their_devices_under_a_mesh():
         cut = [axes if axis in even[-1:] else None for axis in range(x.ndim)]
         return jax.device_put(x, NamedSharding(mesh, PartitionSpec(*cut)))
 
-    run = light_jit(lambda params, tokens: nnx.merge(graph, params)(tokens))
+    run = jax.jit(lambda params, tokens: nnx.merge(graph, params)(tokens))
     tokens = ids(0, 8, T)
     pieces, batch = jax.tree.map(place, params), jax.device_put(tokens, rows)
     with jax.set_mesh(mesh):

@@ -9,7 +9,6 @@ from flax import nnx
 
 from attn_jax import models, nn
 from tests.models.cases import LONGEST, VOCAB, M, config, decoder
-from tests.nn.cases import light_jit
 
 
 def sizes(model):
@@ -25,7 +24,7 @@ def real(**options):
     """A model with its initial values, drawn in one compiled function."""
     made = config(**options)
     graph = nnx.graphdef(nnx.eval_shape(lambda: models.Decoder(made, rngs=nnx.Rngs(0))))
-    state = light_jit(lambda: nnx.state(models.Decoder(made, rngs=nnx.Rngs(0))))()
+    state = jax.jit(lambda: nnx.state(models.Decoder(made, rngs=nnx.Rngs(0))))()
     return nnx.merge(graph, state)
 
 

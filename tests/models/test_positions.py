@@ -18,7 +18,7 @@ from tests.models.cases import (
     ids,
     placed,
 )
-from tests.nn.cases import light_jit, numbers
+from tests.nn.cases import numbers
 from tests.ops.oracles import assert_close
 
 KINDS = ("rotary", "sinusoidal", "learned", "concatenated", "alibi", "none")
@@ -45,7 +45,7 @@ def test_greedy_decoding_equals_the_full_pass(kind):
         read = jnp.concatenate([first, tokens[:, :-1]], axis=1)
         return tokens, logits, model(read)
 
-    tokens, logits, full = light_jit(generate)(ids(0, B, 1))
+    tokens, logits, full = jax.jit(generate)(ids(0, B, 1))
     assert_close(logits, full, F32, "logits")
     np.testing.assert_array_equal(np.argmax(full, axis=-1), tokens)
     assert len(np.unique(tokens)) > 2
@@ -80,12 +80,12 @@ def test_explicit_positions_are_looked_up(kind, x64):
     )
     tokens = ids(3, B, T)
     positions = np.stack([np.arange(T), np.arange(T) + 4, np.arange(T)[::-1]])
-    run = light_jit(lambda tokens, p: model(tokens, positions=p))
+    run = jax.jit(lambda tokens, p: model(tokens, positions=p))
     params = numbers(model)
     want = oracle.decoder(params, tokens, model.config, CAUSAL, positions)
     assert_close(run(tokens, positions), want, 1e-11)
     counted = oracle.decoder(params, tokens, model.config, CAUSAL)
-    assert_close(light_jit(model)(tokens), counted, 1e-11)
+    assert_close(jax.jit(model)(tokens), counted, 1e-11)
     for row in (1, 2):
         distance = np.linalg.norm(want[row] - counted[row])
         assert distance > 1e-2 * np.linalg.norm(counted[row])
@@ -94,9 +94,9 @@ def test_explicit_positions_are_looked_up(kind, x64):
 @pytest.mark.parametrize("kind", ["rotary", "alibi"])
 def test_relative_positions_may_start_anywhere(kind):
     model, tokens = decoder(positions=kind), ids(4, B, T)
-    run = light_jit(lambda tokens, p: model(tokens, positions=p))
+    run = jax.jit(lambda tokens, p: model(tokens, positions=p))
     counted = np.broadcast_to(np.arange(T), (B, T))
-    want = light_jit(model)(tokens)
+    want = jax.jit(model)(tokens)
     assert_close(run(tokens, counted), want, F32, "counted from 0")
     assert_close(run(tokens, counted + 4), want, F32, "counted from 4")
     far = run(tokens, 2 * counted)
@@ -109,9 +109,9 @@ def test_without_positions_only_the_order_under_the_mask_counts():
     one_layer = decoder(positions="none", num_layers=1)
     shuffled = tokens.copy()
     shuffled[:, :-1] = tokens[:, -2::-1]
-    run = light_jit(one_layer)
+    run = jax.jit(one_layer)
     assert_close(run(shuffled)[:, -1], run(tokens)[:, -1], F32)
-    run = light_jit(model)
+    run = jax.jit(model)
     gap = np.linalg.norm(run(shuffled)[:, -1] - run(tokens)[:, -1])
     assert gap > 1e-3, "two layers count, through what the first one saw"
 
@@ -125,7 +125,7 @@ def test_a_position_past_the_table_is_not_its_last_row(kind, plain_errors):
         match=r"positions: got numbers from -1 to 11; expected 0 to 10 \(max_length",
     ):
         model(jnp.asarray(tokens), positions=jnp.asarray(positions))
-    run = light_jit(lambda tokens, p: model(tokens, positions=p))
+    run = jax.jit(lambda tokens, p: model(tokens, positions=p))
     wrong = np.isnan(run(tokens, positions)).any(axis=(1, 2))
     assert wrong.tolist() == [False, True, True]
 
@@ -165,7 +165,7 @@ def test_decoding_in_64_bit_mode(kind, x64):
         tail, last = model.decode(tokens[:, 3:5], cache)
         return head, tail, empty, last, model(tokens)
 
-    head, tail, empty, last, full = light_jit(generate)(tokens, first, valid)
+    head, tail, empty, last, full = jax.jit(generate)(tokens, first, valid)
     for row, real in enumerate(valid):
         assert_close(head[row, real], full[row, : real.sum()], F32, f"prompt {row}")
     assert_close(tail[2], full[2, 3:5], F32, "after a whole prompt")

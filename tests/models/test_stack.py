@@ -12,7 +12,6 @@ from attn_jax import models, nn
 from attn_jax.ops import masks
 from tests.models.cases import F32, LAYERS, VOCAB, B, F, M, T, config, decoder, ids
 from tests.models.oracle import layer
-from tests.nn.cases import light_jit
 from tests.ops.oracles import assert_close, assert_same_bits
 
 # (scan_layers, remat), each against a scan that keeps what it computes.
@@ -67,7 +66,7 @@ def compiled(model, params=None):
         logits = model(tokens, mask=mask, rng=jax.random.key(0))
         return jnp.sum(logits * jnp.asarray(WEIGHTS, logits.dtype)), logits
 
-    run = light_jit(jax.grad(loss, has_aux=True))
+    run = jax.jit(jax.grad(loss, has_aux=True))
 
     def outputs(tokens):
         gradients, logits = run(state, tokens)
@@ -149,7 +148,7 @@ def test_decoding_unrolled_equals_decoding_scanned(name):
             last, cache = model.decode(tokens[:, 4:], cache)
             return jnp.concatenate([first, last], axis=1), cache
 
-        return light_jit(both)(tokens, valid)
+        return jax.jit(both)(tokens, valid)
 
     (left, scan), (right, tuples) = run(one), run(two)
     assert_close(left, right, F32)
@@ -184,7 +183,7 @@ def test_remat_needs_less_memory():
 
         tokens = jax.ShapeDtypeStruct((4, 96), jnp.int32)
         rng = jax.eval_shape(lambda: jax.random.key(0))
-        compiled = light_jit(jax.grad(loss)).lower(state, tokens, rng).compile()
+        compiled = jax.jit(jax.grad(loss)).lower(state, tokens, rng).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
     block, products, none = map(bytes_needed, ("block", "products", "none"))
@@ -195,7 +194,7 @@ def test_remat_needs_less_memory():
 def initial(**options):
     """Initial values, drawn in one compiled function."""
     made = config(**options)
-    state = light_jit(lambda: nnx.state(models.Decoder(made, rngs=nnx.Rngs(3))))()
+    state = jax.jit(lambda: nnx.state(models.Decoder(made, rngs=nnx.Rngs(3))))()
     return nnx.to_pure_dict(state)
 
 
@@ -263,7 +262,7 @@ def test_rows_are_taken_of_every_layers_cache(scan_layers):
         taken = model.take(cache, rows)
         return taken.length, model.decode(tokens[rows, -1:], taken)[0], model(tokens)
 
-    length, logits, want = light_jit(both)(tokens)
+    length, logits, want = jax.jit(both)(tokens)
     assert length.tolist() == [T - 1] * len(rows)
     assert_close(logits[:, 0], want[rows, -1], F32)
 

@@ -103,12 +103,6 @@ def attention(name="softmax", seed=0, **options):
     return filled(lambda: nn.Attention(config, rngs=nnx.Rngs(0)), seed)
 
 
-def light_jit(function, **options):
-    """jit that compiles in half the time: LLVM optimises nothing, XLA all it can."""
-    fast = {"xla_backend_optimization_level": 0}
-    return jax.jit(function, compiler_options=fast, **options)
-
-
 class Compiled:
     """A module's functions of (parameters, arrays), compiled and counted.
 
@@ -125,7 +119,7 @@ class Compiled:
             self.traces[name] += 1
             return function(nnx.merge(self.graph, params), *arrays)
 
-        compiled = light_jit(counted)
+        compiled = jax.jit(counted)
         return lambda *arrays: compiled(self.params, *arrays)
 
     def jit_vjp(self, name, function):

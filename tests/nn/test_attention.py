@@ -20,7 +20,6 @@ from tests.nn.cases import (
     M,
     T,
     attention,
-    light_jit,
     mechanism,
     normal,
     numbers,
@@ -43,7 +42,7 @@ def test_cross_attention_equals_its_oracle(name, t, s, x64):
     want = oracle.attention(
         name, numbers(module), x, np.ones((t, s), bool), context=context, rotary=True
     )
-    assert_close(light_jit(module)(x, context), want, 1e-12)
+    assert_close(jax.jit(module)(x, context), want, 1e-12)
 
 
 @pytest.mark.parametrize("name", CROSS)
@@ -67,12 +66,12 @@ def test_a_context_read_once_equals_cross_attention(name):
         ]
         return module(x, context, mask=mask), jnp.concatenate(pieces, axis=1)
 
-    want, got = light_jit(both)(x, context, real, seen)
+    want, got = jax.jit(both)(x, context, real, seen)
     assert_close(got, want, F32)
     assert not np.any(np.asarray(got)[~seen])
-    plain = light_jit(lambda x, c: module.attend_context(x, module.init_context(c)))
+    plain = jax.jit(lambda x, c: module.attend_context(x, module.init_context(c)))
     x, context = normal(0, B, T, M), normal(1, B, 5, M)
-    assert_close(plain(x, context), light_jit(module)(x, context), F32, "no mask")
+    assert_close(plain(x, context), jax.jit(module)(x, context), F32, "no mask")
 
 
 @pytest.mark.parametrize("name", SELF_ONLY)
@@ -92,7 +91,7 @@ def with_gradients(module, call):
         )
         return out, jax.tree.leaves(pullback(cotangent))
 
-    return light_jit(both)
+    return jax.jit(both)
 
 
 @pytest.mark.parametrize("name", CROSS)
@@ -140,7 +139,7 @@ def test_cross_attention_inside_segments(name):
     """Packed targets see the source of their own segment, both counted from 0."""
     module = attention(name, rotary=True)
     x, context = normal(0, 1, T, M), normal(1, 1, 5, M)
-    run = light_jit(lambda x, c, q, k: module(x, c, mask=masks.segments(q, k)))
+    run = jax.jit(lambda x, c, q, k: module(x, c, mask=masks.segments(q, k)))
     queries, keys = np.repeat([[1, 2]], [3, 4], axis=1), np.repeat([[1, 2]], [3, 2], 1)
     packed = run(x, context, queries, keys)
     for q, k in ((slice(3), slice(3)), (slice(3, T), slice(3, 5))):
@@ -198,10 +197,10 @@ def test_cache_dtype_is_a_choice(name):
     # Sums over tokens need at least float32.
     assert kinds == {jnp.dtype(jnp.float32 if name == "linear" else jnp.bfloat16)}
     x = normal(0, B, T, M)
-    out, after = light_jit(module.decode)(x, cache)
+    out, after = jax.jit(module.decode)(x, cache)
     assert out.dtype == jnp.float32
     assert {a.dtype for a in jax.tree.leaves(after.core)} == kinds
-    want = light_jit(lambda x: module(x, mask=masks.causal()))(x)
+    want = jax.jit(lambda x: module(x, mask=masks.causal()))(x)
     assert_close(out, want, F32 if name == "linear" else 1e-2)
 
 
@@ -209,9 +208,9 @@ def test_cache_dtype_is_a_choice(name):
 def test_rotary_depends_on_differences_of_positions_alone(name, x64):
     module = attention(name, rotary=True, **F64)
     x = normal(0, B, T, M, dtype=np.float64)
-    run = light_jit(lambda x, p: module(x, mask=masks.causal(), positions=p))
+    run = jax.jit(lambda x, p: module(x, mask=masks.causal(), positions=p))
     counted = np.broadcast_to(np.arange(T), (B, T))
-    want = light_jit(lambda x: module(x, mask=masks.causal()))(x)
+    want = jax.jit(lambda x: module(x, mask=masks.causal()))(x)
     assert_close(run(x, counted), want, 1e-12, "positions counted from 0")
     if name == "softmax":
         assert_close(run(x, counted + 1000), want, 1e-9, "positions from 1000")
@@ -226,14 +225,14 @@ def test_rotary_base_stretches_the_wavelengths(x64):
     x = normal(0, B, T, M, dtype=np.float64)
     params, everyone = numbers(module), np.ones((T, T), bool)
     want = oracle.attention("softmax", params, x, everyone, rotary=30.0)
-    assert_close(light_jit(module)(x), want, 1e-12)
+    assert_close(jax.jit(module)(x), want, 1e-12)
 
 
 def test_explicit_positions_are_rows_and_columns_of_a_synthesizer(x64):
     module = attention("random", **F64)
     x = normal(0, B, SHORT, M, dtype=np.float64)
     positions = np.array([[2, 3, 4, 5], [0, 1, 2, 3], [0, 2, 4, 10]])
-    got = light_jit(lambda x, p: module(x, positions=p))(x, positions)
+    got = jax.jit(lambda x, p: module(x, positions=p))(x, positions)
     params = numbers(module)
     for row, at in enumerate(positions):
         picked = {"random": params["mechanism"]["random"][:, at][:, :, at]}
@@ -256,14 +255,14 @@ def test_alibi_equals_its_oracle(name, x64):
         placed = module(x, mask=masks.causal(), positions=positions)
         return plain, placed, module.decode(x, module.init_cache(B, T))[0]
 
-    for out in light_jit(ways)(x, counted):
+    for out in jax.jit(ways)(x, counted):
         assert_close(out, want, 1e-12)
 
 
 def test_alibi_goes_by_the_distance_of_positions(x64):
     module = attention(alibi=True, **F64)
     x = normal(0, B, T, M, dtype=np.float64)
-    run = light_jit(lambda x, p: module(x, positions=p))
+    run = jax.jit(lambda x, p: module(x, positions=p))
     everyone = np.ones((T, T), bool)
     want = oracle.attention("softmax", numbers(module), x, everyone, alibi=True)
     counted = np.broadcast_to(np.arange(T), (B, T))
@@ -291,7 +290,7 @@ def test_exclusive_output_is_orthogonal_to_the_tokens_own_value(heads):
         z, y = (m(x, mask=masks.causal()).reshape(B, T, h, E) for m in (one, other))
         return z, y, jnp.repeat(one.value(x), h // g, axis=2)
 
-    found = light_jit(outputs)(normal(0, B, T, h * E))
+    found = jax.jit(outputs)(normal(0, B, T, h * E))
     z, y, v = (np.asarray(a, np.float64) for a in found)
     lengths = np.linalg.norm(y, axis=-1) * np.linalg.norm(v, axis=-1)
     assert np.abs(np.sum(z * v, axis=-1) / lengths).max() < 1e-6
@@ -312,7 +311,7 @@ def test_exclusive_attention_of_a_token_whose_value_is_zero(name):
         out, pullback = jax.vjp(lambda x: module(x, mask=masks.causal()), x)
         return out, pullback(jnp.asarray(weights))[0], module.value(x)
 
-    out, gradient, v = (np.asarray(a) for a in light_jit(both)(x))
+    out, gradient, v = (np.asarray(a) for a in jax.jit(both)(x))
     assert np.all(v[:, 3] == 0)
     assert np.any(out[:, 3])
     assert np.any(gradient[:, 3])
@@ -328,7 +327,7 @@ def test_shared_parts_start_from_the_same_values(name):
         config = nn.AttentionConfig(
             d_model=M, num_heads=2, mechanism=mechanism(name), **options
         )
-        state = light_jit(lambda: nnx.state(nn.Attention(config, rngs=nnx.Rngs(3))))
+        state = jax.jit(lambda: nnx.state(nn.Attention(config, rngs=nnx.Rngs(3))))
         return nnx.to_pure_dict(state())
 
     want = initial("softmax")
@@ -364,7 +363,7 @@ def test_dropout_leaves_the_mask_in_place(name):
     real = np.ones((2, B, T), bool)
     real[:, 0, :2] = False
 
-    run = light_jit(
+    run = jax.jit(
         lambda x, real, rng: module(
             x, mask=masks.causal() & masks.padding(real, real), rng=rng
         )
@@ -384,14 +383,14 @@ def test_dropout_leaves_the_mask_in_place(name):
 def test_dropout_is_a_function_of_its_key():
     module = attention(dropout_rate=0.4)
     x = normal(0, B, T, M)
-    run = light_jit(lambda x, rng: module(x, rng=rng))
-    evaluated = light_jit(module)(x)
+    run = jax.jit(lambda x, rng: module(x, rng=rng))
+    evaluated = jax.jit(module)(x)
     one, two = (np.asarray(run(x, jax.random.key(seed))) for seed in (1, 2))
     assert_same_bits(run(x, jax.random.key(1)), one, "the same key")
     assert np.any(one != two)
     kept = one != 0
     assert_close(one[kept], np.asarray(evaluated)[kept] / 0.6, F32, "scale")
-    assert_close(light_jit(attention())(x), evaluated, F32, "without a key")
+    assert_close(jax.jit(attention())(x), evaluated, F32, "without a key")
 
 
 def test_logit_cap_bounds_the_logits(x64):
@@ -400,7 +399,7 @@ def test_logit_cap_bounds_the_logits(x64):
 
     def output(cap):
         module = attention(mechanism=nn.Softmax(logit_cap=cap), **F64)
-        return module, light_jit(module)(x)
+        return module, jax.jit(module)(x)
 
     module, free = output(None)
     assert_close(output(1e7)[1], free, 1e-9)
@@ -420,8 +419,8 @@ def test_linear_attention_with_a_feature_map_and_eps_of_its_own():
     cache = module.init_cache(B, T)
     assert cache.core.kv.shape == (B, G, 2 * D, E)
     x = normal(0, B, T, M)
-    full = light_jit(lambda x: module(x, mask=masks.causal()))(x)
-    out, _ = light_jit(module.decode)(x, cache)
+    full = jax.jit(lambda x: module(x, mask=masks.causal()))(x)
+    out, _ = jax.jit(module.decode)(x, cache)
     assert_close(out, full, F32)
     q = module.mechanism.query_key.queries(jnp.asarray(x), None)
     k = module.mechanism.query_key.keys(jnp.asarray(x), None)
@@ -434,7 +433,7 @@ def test_linear_attention_with_a_feature_map_and_eps_of_its_own():
         eps=0.5,
     )
     assert_close(full, module.output(y), F32)
-    other = light_jit(lambda x: plain(x, mask=masks.causal()))(x)
+    other = jax.jit(lambda x: plain(x, mask=masks.causal()))(x)
     assert np.linalg.norm(other - full) > 1e-2 * np.linalg.norm(full)
 
 
@@ -454,7 +453,7 @@ def test_a_norm_in_place_of_the_normaliser_holds_for_a_context_too(x64):
     allowed = np.broadcast_to(real[:, None, None], (B, H, T, SHORT))
     params = numbers(module)
     want = oracle.attention("linear_normed", params, x, allowed, context=context)
-    for got in light_jit(both)(x, context):
+    for got in jax.jit(both)(x, context):
         assert_close(got, want, 1e-12)
         assert np.all(np.asarray(got)[2] == 0)
 
@@ -475,7 +474,7 @@ def test_sums_that_leave_float16_reach_the_norm(x64):
     options = {"feature_map": ops.relu_features, "normalize": False}
     sums = ops.linear_attention(q, k, wide.value(jnp.asarray(x)), **options)
     assert np.abs(sums).max() > np.finfo(np.float16).max
-    got, want = (light_jit(module)(x) for module in (narrow, wide))
+    got, want = (jax.jit(module)(x) for module in (narrow, wide))
     assert got.dtype == jnp.float16
     assert_close(got, want, 1e-2)
 

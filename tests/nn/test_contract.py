@@ -31,7 +31,6 @@ from tests.nn.cases import (
     attention,
     decodes,
     in_one_bucket,
-    light_jit,
     mechanism,
     normal,
     placed,
@@ -357,7 +356,7 @@ def test_a_mask_is_honoured_or_refused(name, rule):
         with pytest.raises(UnsupportedMaskError, match=f"{rule}"):
             module(x, mask=mask)
         return
-    run = light_jit(lambda x: module(x, mask=mask))
+    run = jax.jit(lambda x: module(x, mask=mask))
     base = np.asarray(run(x))
     moved = np.zeros((T, T), bool)
     for j in range(T):
@@ -392,7 +391,7 @@ def test_grouped_heads_equal_repeated_heads(name, heads, kv_heads):
     full = attention(name, num_heads=heads, num_kv_heads=heads, exclusive=True)
     copy_repeated(grouped, full, heads // kv_heads)
     x = normal(17, B, SHORT, M)
-    got, want = light_jit(lambda x: (grouped(x), full(x)))(x)
+    got, want = jax.jit(lambda x: (grouped(x), full(x)))(x)
     assert got.shape == (B, SHORT, M)
     assert_close(got, want, F32)
 
@@ -414,7 +413,7 @@ def test_one_layer_serves_every_length(name):
     module, lengths = attention(mechanism=in_one_bucket(name)), (1, 2, 5, LONGEST)
     assert mechanism(name).limit in (None, LONGEST)
     x = normal(18, LONGEST, M)
-    *short, whole = light_jit(
+    *short, whole = jax.jit(
         lambda x: [module(x[:n], mask=masks.causal()) for n in lengths]
     )(x)
     for n, out in zip(lengths, short, strict=False):
@@ -438,7 +437,7 @@ def test_empty_inputs_give_empty_outputs(name):
         return module(x, mask=masks.causal()), gradient(x), *decoded(x)
 
     inputs = [normal(0, rows, tokens, M) for rows, tokens in shapes]
-    found = light_jit(lambda xs: [everything(x) for x in xs])(inputs)
+    found = jax.jit(lambda xs: [everything(x) for x in xs])(inputs)
     for (rows, tokens), (out, dx, *after) in zip(shapes, found, strict=True):
         assert out.shape == dx.shape == (rows, tokens, M)
         if name in DECODING:

@@ -1,21 +1,13 @@
 """What can't be honoured raises before anything is computed, and says what to do."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from attn_jax import nn
 from attn_jax.ops import masks
-from tests.nn.cases import (
-    LONGEST,
-    B,
-    M,
-    T,
-    attention,
-    light_jit,
-    mechanism,
-    normal,
-)
+from tests.nn.cases import LONGEST, B, M, T, attention, mechanism, normal
 from tests.nn.errors import assert_raises
 
 pytestmark = pytest.mark.usefixtures("plain_errors")
@@ -142,7 +134,7 @@ def test_more_tokens_than_a_synthesizer_was_built_for(name):
         "build it for a longer one or shorten the input",
     )
     assert_raises(ValueError, lambda: module(jnp.asarray(x)), *parts)
-    assert_raises(ValueError, lambda: light_jit(module)(x), *parts)
+    assert_raises(ValueError, lambda: jax.jit(module)(x), *parts)
     assert_raises(
         ValueError,
         lambda: module.init_cache(B, LONGEST + 1),
@@ -480,12 +472,12 @@ def test_positions_a_synthesizer_has_no_row_or_column_for(name):
         "positions: got numbers from -1 to 10; expected 0 to 10",
     )
     real = positions != 11
-    masked = light_jit(lambda x, p, r: module(x, positions=p, mask=masks.padding(r, r)))
+    masked = jax.jit(lambda x, p, r: module(x, positions=p, mask=masks.padding(r, r)))
     clean = np.where(real, positions, 0)
     np.testing.assert_array_equal(
         masked(x, positions, real), masked(x, clean, real), strict=True
     )
-    run = light_jit(lambda x, p: module(x, positions=p))
+    run = jax.jit(lambda x, p: module(x, positions=p))
     bad = np.isnan(run(x, positions)).any(axis=(1, 2))
     assert bad.tolist() == [False, False, True]
     bad = np.isnan(run(x, positions - 1)).any(axis=(1, 2))

@@ -1,5 +1,6 @@
 """Around exclusion in a layer: gates, a value residual, the diagonal it leaves out."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from tests.nn.cases import (
     M,
     T,
     attention,
-    light_jit,
     normal,
     numbers,
     placed,
@@ -55,7 +55,7 @@ def test_gates_and_a_value_residual_equal_their_oracle(name, x64):
         decoded, _ = module.decode(ragged, cache, valid=real, first=beside)
         return module(x, mask=masks.causal(), first=first), decoded
 
-    full, decoded = light_jit(ways)(x, first, ragged, beside, real)
+    full, decoded = jax.jit(ways)(x, first, ragged, beside, real)
     causal = np.tril(np.ones((SHORT, SHORT), bool))
     options = {"exclusive": gate or True, "first": first}
     want = oracle.attention(name, numbers(module), x, causal, **options)
@@ -75,7 +75,7 @@ def test_an_output_gate_of_a_context_goes_by_the_queries(x64):
             x, module.init_context(context)
         )
 
-    for got in light_jit(both)(x, context):
+    for got in jax.jit(both)(x, context):
         assert_close(got, want, 1e-12)
 
 
@@ -91,7 +91,7 @@ def test_a_layer_equals_its_weights_without_their_diagonal_then_projected(name, 
         mask = mask & masks.window(3) if name == "softmax" else mask
         return module.weights(x, mask=mask), module.value(x), module(x, mask=mask)
 
-    weights, v, out = (np.array(each) for each in light_jit(both)(x))
+    weights, v, out = (np.array(each) for each in jax.jit(both)(x))
     weights[..., np.arange(T), np.arange(T)] = 0
     y = np.einsum("bhts,bshe->bthe", weights, np.repeat(v, H // G, axis=2))
     z = oracle_exclusive.exclude_self(y, v)
@@ -108,7 +108,7 @@ def initial(**options):
         return nn.Attention(config, rngs=nnx.Rngs(3))
 
     graph = nnx.graphdef(nnx.eval_shape(build))
-    return nnx.merge(graph, light_jit(lambda: nnx.state(build()))())
+    return nnx.merge(graph, jax.jit(lambda: nnx.state(build()))())
 
 
 def test_a_gate_begins_where_it_says():

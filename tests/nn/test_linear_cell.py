@@ -10,7 +10,7 @@ from attn_jax import nn
 from attn_jax.models import Decoder, DecoderConfig
 from attn_jax.ops import masks
 from attn_jax.ops.feature_maps import relu_features
-from tests.nn.cases import F32, SIZES, B, D, E, G, M, T, filled, light_jit, normal
+from tests.nn.cases import F32, SIZES, B, D, E, G, M, T, filled, normal
 from tests.nn.errors import assert_raises
 from tests.ops.oracles import assert_close, assert_same_bits
 
@@ -48,7 +48,7 @@ def with_gradients(module, call, x):
         out, pullback = jax.vjp(forward, params, x)
         return out, pullback(jnp.cos(out))
 
-    return light_jit(both)(params, x)
+    return jax.jit(both)(params, x)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_layer_takes_the_parameters_of_a_cell():
     there = filled(lambda: nn.Attention(layer.config, rngs=nnx.Rngs(0)), seed=2)
     nnx.update(there, nnx.state(cell))
     x = normal(0, B, T, M)
-    run = light_jit(causally)
+    run = jax.jit(causally)
     assert_same_bits(run(there, x), run(layer, x), "output")
 
 
@@ -114,19 +114,19 @@ def at_once():
     """A layer, its cell, 4,096 tokens, and what the layer decodes of them at once."""
     layer, cell = pair(**RICH)
     x = normal(0, 1, LONG, M)
-    run = light_jit(lambda x: layer.decode(x, layer.init_cache(1, LONG))[0])
+    run = jax.jit(lambda x: layer.decode(x, layer.init_cache(1, LONG))[0])
     return layer, cell, x, run(x)
 
 
 def test_decoding_at_once_is_the_full_pass(at_once):
     layer, _, x, want = at_once
-    assert_close(light_jit(lambda x: causally(layer, x))(x), want, F32)
+    assert_close(jax.jit(lambda x: causally(layer, x))(x), want, F32)
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
 def test_decoding_in_pieces_equals_decoding_at_once(at_once, size):
     layer, _, x, want = at_once
-    got = light_jit(
+    got = jax.jit(
         lambda x: in_pieces(layer.decode, layer.init_cache(1, LONG), x, size)
     )(x)
     assert_close(got, want, F32)
@@ -136,7 +136,7 @@ def test_decoding_in_pieces_equals_decoding_at_once(at_once, size):
 
 def test_a_recurrent_network_equals_decoding_at_once(at_once):
     _, cell, x, want = at_once
-    got = light_jit(recurrently)(cell, x)
+    got = jax.jit(recurrently)(cell, x)
     assert_close(got, want, F32)
     assert_close(got[:, -9:], want[:, -9:], F32, "the end")
 
@@ -173,7 +173,7 @@ def test_a_decoder_whose_layer_is_a_cell():
         return at_once, recurrent.swapaxes(0, 1)
 
     tokens = np.random.default_rng(0).integers(0, 11, (1, LONG), np.int32)
-    want, got = light_jit(both)(tokens)
+    want, got = jax.jit(both)(tokens)
     assert_close(got, want, F32)
 
 
@@ -189,20 +189,20 @@ def test_rows_of_several_lengths_in_time_major_order():
         after, z = rnn(jnp.swapaxes(more, 0, 1), initial_carry=carry)
         return y, carry, z, after
 
-    y, carry, z, after = light_jit(run)(cell, x, more)
-    assert_close(jnp.swapaxes(y, 0, 1), light_jit(causally)(layer, x), F32)
+    y, carry, z, after = jax.jit(run)(cell, x, more)
+    assert_close(jnp.swapaxes(y, 0, 1), jax.jit(causally)(layer, x), F32)
     np.testing.assert_array_equal(carry.position, lengths)
     np.testing.assert_array_equal(after.position, lengths + 3)
     for row, length in enumerate(lengths):
         whole = np.concatenate([x[row, :length], more[row]])[None]
-        want = light_jit(causally)(layer, whole)[0, length:]
+        want = jax.jit(causally)(layer, whole)[0, length:]
         assert_close(z[:, row], want, F32, f"row {row}")
 
 
 def test_leading_axes_are_any():
     _, cell = pair(**RICH)
     x = normal(0, 2, B, M)
-    run = light_jit(lambda x: cell(cell.initialize_carry(x.shape), x))
+    run = jax.jit(lambda x: cell(cell.initialize_carry(x.shape), x))
     carry, y = run(x)
     assert carry.state.kv.shape == (2, B, G, D, E)
     assert carry.position.shape == (2, B)
@@ -216,12 +216,10 @@ def test_memory_is_kept_in_float32_at_least(dtype):
     """A running sum in bfloat16 stops growing at 256."""
     layer, cell = pair(dtype=dtype)
     x = normal(0, B, T, M)
-    carry, y = light_jit(lambda cell, x: nnx.RNN(cell, return_carry=True)(x))(cell, x)
+    carry, y = jax.jit(lambda cell, x: nnx.RNN(cell, return_carry=True)(x))(cell, x)
     assert y.dtype == dtype
     assert {a.dtype for a in carry.state} == {jnp.dtype(jnp.float32)}
-    assert_close(
-        y, light_jit(causally)(layer, x), F32 if dtype == jnp.float32 else 2e-2
-    )
+    assert_close(y, jax.jit(causally)(layer, x), F32 if dtype == jnp.float32 else 2e-2)
 
 
 def test_a_memory_of_fixed_size_needs_linear_attention():

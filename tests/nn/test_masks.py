@@ -11,7 +11,7 @@ from flax import nnx
 from attn_jax import nn
 from attn_jax.ops import masks
 from tests.models.cases import decoder, ids
-from tests.nn.cases import EVERY, F32, B, M, T, attention, light_jit, normal
+from tests.nn.cases import EVERY, F32, B, M, T, attention, normal
 from tests.ops.oracles import assert_close, assert_same_bits
 
 REAL = np.array([[True] * 7, [True] * 4 + [False] * 3, [False] * 2 + [True] * 5])
@@ -36,7 +36,7 @@ def test_a_query_that_sees_nothing_gives_0_and_gets_0(row):
         out, pullback = jax.vjp(outputs, params, x)
         return out, pullback((weights[1], weights[:, :3]))
 
-    (row_1, early), gradients = light_jit(both)(params, normal(0, B, T, M), none)
+    (row_1, early), gradients = jax.jit(both)(params, normal(0, B, T, M), none)
     assert np.all(np.asarray(row_1) == 0)
     assert np.all(np.asarray(early) == 0)
     for gradient in jax.tree.leaves(gradients):
@@ -65,7 +65,7 @@ def test_rules_alone_and_together_equal_the_explicit_mask(name):
         }
 
     x = normal(0, B, T, M)
-    found = light_jit(outputs)(np.where(REAL[..., None], x, 0), positions)
+    found = jax.jit(outputs)(np.where(REAL[..., None], x, 0), positions)
     for kind, (got, want) in found.items():
         assert_close(got, want, F32, kind)
     assert np.any(found["both"][0] != found["causal"][0])
@@ -84,7 +84,7 @@ def test_debug_nans_finds_nothing_in_what_a_mask_hides(name):
         return jnp.sum(module(x, mask=mask) ** 2)
 
     with jax.debug_nans(True), jax.debug_infs(True):
-        gradient = light_jit(jax.grad(loss))(jnp.asarray(x), jnp.asarray(real))
+        gradient = jax.jit(jax.grad(loss))(jnp.asarray(x), jnp.asarray(real))
     assert np.all(np.asarray(gradient)[~real] == 0)
     assert np.any(np.asarray(gradient)[real])
 

@@ -17,7 +17,6 @@ from tests.nn.cases import (
     T,
     attention,
     in_one_bucket,
-    light_jit,
     normal,
     numbers,
 )
@@ -46,7 +45,7 @@ def full_and_decoded(module, x):
             outs["decoding"] = jnp.concatenate(pieces, axis=1)
         return outs, cache
 
-    outs, cache = light_jit(both)(x)
+    outs, cache = jax.jit(both)(x)
     # Contract 66: 64-bit mode leaves the dtypes of a cache alone, step after step.
     first = module.init_cache(B, T) if decodes else None
     assert dtypes(cache) == dtypes(first)

@@ -19,7 +19,6 @@ from tests.nn.cases import (
     M,
     T,
     attention,
-    light_jit,
     mechanism,
     normal,
     numbers,
@@ -60,7 +59,7 @@ def test_a_layer_equals_its_oracle(kind, x64):
     sight = real[:, None, :, None] & real[:, None, None, :]
     rule = masks.window(2) if kind == "causal" else masks.full()
     sight = sight & NEAR if kind == "causal" else sight
-    got = light_jit(lambda x, real: module(x, mask=masks.padding(real, real) & rule))(
+    got = jax.jit(lambda x, real: module(x, mask=masks.padding(real, real) & rule))(
         x, real
     )
     core = params["mechanism"]
@@ -106,7 +105,7 @@ def test_positions_say_which_keys_are_selected(kind):
             module(rows[::-1, : T - SHORT]),
         )
 
-    alone, padded, both, moved, rest = light_jit(outputs)(rows, x, real, packed)
+    alone, padded, both, moved, rest = jax.jit(outputs)(rows, x, real, packed)
     assert_close(np.asarray(padded)[real].reshape(rows.shape), alone, F32, "padding")
     assert_close(both[:, :SHORT], alone, F32, "first segment")
     assert_close(both[:, SHORT:], rest, F32, "second segment")
@@ -123,7 +122,7 @@ def test_all_keys_selected_reduce_to_softmax():
     def both(x):
         return [one(x, mask=masks.window(2, 1)) for one in (module, plain)]
 
-    got, want = light_jit(both)(normal(0, B, T, M))
+    got, want = jax.jit(both)(normal(0, B, T, M))
     assert_close(got, want, F32)
 
 
@@ -166,7 +165,7 @@ def test_only_selected_keys_get_a_gradient_through_the_scores():
         y = module.mechanism.attend(x, keys, v, mask=masks.full(), **where)
         return jnp.sum(jnp.sin(y))
 
-    slope = light_jit(jax.grad(loss))(module.mechanism.keys(x, None))
+    slope = jax.jit(jax.grad(loss))(module.mechanism.keys(x, None))
     moved = np.any(np.asarray(slope) != 0, axis=(0, 2, 3))
     assert np.flatnonzero(moved).tolist() == sorted(SHARED)
 
@@ -198,7 +197,7 @@ def with_params(model, params):
 def outputs(model, params):
     """Of a model with these parameters."""
     graph, state, tokens = with_params(model, params)
-    return light_jit(lambda state: nnx.merge(graph, state)(tokens))(state)
+    return jax.jit(lambda state: nnx.merge(graph, state)(tokens))(state)
 
 
 def run(model, params):
@@ -209,7 +208,7 @@ def run(model, params):
         x = nnx.merge(graph, state)(tokens)
         return jnp.sum(jnp.sin(x)), x
 
-    slopes, x = light_jit(jax.grad(loss, has_aux=True))(state)
+    slopes, x = jax.jit(jax.grad(loss, has_aux=True))(state)
     return x, nnx.to_pure_dict(slopes)
 
 
@@ -263,7 +262,7 @@ def test_a_decoder_whose_layers_share_a_map_decodes():
         rest, _ = model.decode(tokens[:, 4:], model.take(cache, jnp.arange(B)))
         return model(tokens), jnp.concatenate([first, rest], axis=1)
 
-    want, got = light_jit(both)(tokens)
+    want, got = jax.jit(both)(tokens)
     assert_close(got, want, F32)
 
 

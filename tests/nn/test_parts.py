@@ -9,7 +9,7 @@ from flax import nnx
 from attn_jax import nn
 from attn_jax.nn._naming import named_rngs
 from attn_jax.ops import masks
-from tests.nn.cases import F32, filled, light_jit, normal, numbers
+from tests.nn.cases import F32, filled, normal, numbers
 from tests.ops.oracles import assert_close, assert_same_bits
 
 
@@ -70,7 +70,7 @@ def test_feed_forward_equals_its_equation(activation, use_bias, x64):
     hidden = x @ params["up"]["kernel"] + params["up"].get("bias", 0.0)
     hidden = np.maximum(hidden, 0) if activation == "relu" else tanh_gelu(hidden)
     want = hidden @ params["down"]["kernel"] + params["down"].get("bias", 0.0)
-    assert_close(light_jit(layer)(x), want, 1e-12)
+    assert_close(jax.jit(layer)(x), want, 1e-12)
 
 
 def counted(real, ids=None):

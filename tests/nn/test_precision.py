@@ -10,7 +10,7 @@ import pytest
 from attn_jax import nn
 from attn_jax.ops import masks
 from tests.contract import ceilings
-from tests.nn.cases import DECODING, B, M, T, attention, light_jit, normal
+from tests.nn.cases import DECODING, B, M, T, attention, normal
 from tests.ops.oracles import assert_close
 
 HALVES = {"bfloat16": 1e-2, "float16": 2e-3}
@@ -54,7 +54,7 @@ def test_decoding_and_padding_move_16_bit_outputs_by_rounding_alone(name):
                 found[dtype]["decoded"] = jnp.concatenate(pieces, axis=1)
         return found
 
-    for dtype, outs in light_jit(outputs)(x, padded, real).items():
+    for dtype, outs in jax.jit(outputs)(x, padded, real).items():
         want = outs["full"]
         assert want.dtype == dtype
         for what, out in outs.items():

@@ -12,14 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from attn_jax import nn
 from attn_jax.ops import masks
 from tests.compiling import FAST
-from tests.nn.cases import (
-    F32,
-    M,
-    T,
-    attention,
-    light_jit,
-    normal,
-)
+from tests.nn.cases import F32, M, T, attention, normal
 from tests.ops.oracles import assert_close, assert_same_bits
 
 ROWS, DEVICES = 4, (1, 2, 4)
@@ -43,7 +36,7 @@ def test_a_sharded_batch_has_the_gradients_of_one_device(name):
         out = layer(x, mask=masks.causal() & masks.padding(real, real))
         return jnp.sum(jnp.sin(out)), out
 
-    step = light_jit(jax.grad(loss, argnums=(0, 1), has_aux=True))
+    step = jax.jit(jax.grad(loss, argnums=(0, 1), has_aux=True))
     x = normal(0, ROWS, T, M)
     gradients, out = step(params, x, real)
     place = over(4, "data")
@@ -59,7 +52,7 @@ def test_a_sharded_batch_has_the_gradients_of_one_device(name):
 
 def test_dropout_does_not_depend_on_the_number_of_devices():
     module = attention(dropout_rate=0.4)
-    run = light_jit(lambda x, rng: module(x, rng=rng))
+    run = jax.jit(lambda x, rng: module(x, rng=rng))
     x, rng = normal(0, ROWS, T, M), jax.random.key(3)
     kept = [
         np.asarray(run(jax.device_put(x, over(n, "data")), rng)) != 0 for n in DEVICES

@@ -21,7 +21,6 @@ from tests.nn.cases import (
     M,
     T,
     attention,
-    light_jit,
     mechanism,
     normal,
     numbers,
@@ -41,7 +40,7 @@ def built(name, **options):
 
 
 def run(module, x):
-    return light_jit(lambda x: module(x, mask=masks.causal()))(x)
+    return jax.jit(lambda x: module(x, mask=masks.causal()))(x)
 
 
 def logits_of(core, x):
@@ -69,7 +68,7 @@ def test_a_fixed_random_synthesizer_is_state_but_no_parameter():
         def loss(params):
             return jnp.sum(jnp.sin(nnx.merge(graph, params, rest)(jnp.asarray(x))))
 
-        return nnx.to_pure_dict(light_jit(jax.grad(loss))(params))
+        return nnx.to_pure_dict(jax.jit(jax.grad(loss))(params))
 
     frozen, trained = gradient(fixed), gradient(learnt)
     assert np.any(trained.pop("mechanism")["random"])
@@ -105,7 +104,7 @@ def test_a_random_synthesizer_without_noise_averages_values():
     x = normal(0, B, T, M)
     mean = module.value(jnp.asarray(x)).mean(axis=1, keepdims=True)
     want = module.output(jnp.repeat(mean, T, axis=1))
-    assert_close(light_jit(module)(x), want, F32)
+    assert_close(jax.jit(module)(x), want, F32)
 
 
 def test_rank_of_a_factorized_random_synthesizer():
@@ -159,7 +158,7 @@ def test_factors_of_a_factorized_dense_synthesizer(length, options, factors, x64
     x = normal(0, B, length, M, dtype=np.float64)
     assert params["w2"].shape[-1] == sum(factors)
     want = oracle.factorized_dense(params, x, x, a=factors[0])[..., :length]
-    assert_close(light_jit(lambda x: logits_of(module.mechanism, x))(x), want, 1e-12)
+    assert_close(jax.jit(lambda x: logits_of(module.mechanism, x))(x), want, 1e-12)
 
 
 @pytest.mark.parametrize("length", range(1, 61))
@@ -324,7 +323,7 @@ def test_a_mixture_of_everything_decodes_as_it_attends():
             pieces.append(out)
         return full, jnp.concatenate(tokens, 1), ragged, jnp.concatenate(pieces, 1)
 
-    full, tokens, ragged, pieces = light_jit(outputs)(x, real)
+    full, tokens, ragged, pieces = jax.jit(outputs)(x, real)
     assert_close(tokens, full, F32, "token by token")
     assert_close(pieces, ragged, F32, "two ragged pieces")
 
@@ -351,7 +350,7 @@ def outputs_and_gradients():
         outs = layer(x, mask=masks.causal()), layer(x, mask=padded)
         return sum(jnp.sum(jnp.sin(out)) for out in outs), outs
 
-    run = light_jit(jax.grad(both, argnums=(0, 1), has_aux=True))
+    run = jax.jit(jax.grad(both, argnums=(0, 1), has_aux=True))
     return run(params, normal(0, B, T, M), real)
 
 
@@ -392,7 +391,7 @@ def test_no_h_by_n_by_n_array_is_held(kind, padded):
         return jnp.sum(nnx.merge(graph, params)(x, mask=mask) ** 2)
 
     x, real = jax.ShapeDtypeStruct((1, N, 16), jnp.float32), jnp.ones((1, N), bool)
-    compiled = light_jit(jax.grad(loss)).lower(params, x, real).compile()
+    compiled = jax.jit(jax.grad(loss)).lower(params, x, real).compile()
     assert 0 < compiled.memory_analysis().temp_size_in_bytes < HEADS * N * N * 4
 
 

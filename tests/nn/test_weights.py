@@ -1,12 +1,13 @@
 """The weights of a layer, for figures: what they make of the values is its output."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from attn_jax import UnsupportedMaskError, nn
 from attn_jax.ops import masks
-from tests.nn.cases import F32, B, E, G, H, M, T, attention, light_jit, normal
+from tests.nn.cases import F32, B, E, G, H, M, T, attention, normal
 from tests.ops.oracles import assert_close
 
 S = 5
@@ -55,7 +56,7 @@ def test_weights_of_values_are_the_output(name, seen):
         return weights, again, layer(x, mask=mask), mask.allowed(T, T)
 
     hidden = np.where(seen[..., None], x, np.nan)
-    weights, again, want, allowed = light_jit(both)(hidden, seen)
+    weights, again, want, allowed = jax.jit(both)(hidden, seen)
     assert weights.shape == (B, H, T, T)
     assert_close(again, want, F32, name)
     if name != "linear_normed":
@@ -80,7 +81,7 @@ def test_weights_of_a_context_are_those_of_cross_attention(name):
         again = combined(layer, weights, clean, REAL)
         return weights, again, layer(x, context, mask=mask), mask.allowed(T, S)
 
-    weights, again, want, allowed = light_jit(both)(x, context)
+    weights, again, want, allowed = jax.jit(both)(x, context)
     assert weights.shape == (B, H, T, S)
     assert_close(again, want, F32, name)
     check_rows(np.asarray(weights), np.asarray(allowed))

@@ -11,7 +11,7 @@ import pytest
 from attn_jax import nn, ops
 from attn_jax.ops import masks
 from attn_jax.testing import assert_causal
-from tests.nn.cases import B, M, T, attention, light_jit, normal
+from tests.nn.cases import B, M, T, attention, normal
 from tests.nn.errors import assert_raises
 from tests.ops import oracles
 from tests.ops.oracles import assert_close
@@ -125,7 +125,7 @@ def test_a_layer_decodes_with_every_map(phi):
             rest.append(out)
         return full, jnp.concatenate([first, *rest], axis=1)
 
-    full, decoded = light_jit(both)(x)
+    full, decoded = jax.jit(both)(x)
     assert_close(decoded, full, 1e-5)
     assert np.any(np.asarray(full) != 0)
 

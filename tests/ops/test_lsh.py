@@ -15,7 +15,6 @@ from attn_jax.testing import (
     assert_padding_invariant,
     assert_segments_isolated,
 )
-from tests.nn.cases import light_jit
 from tests.ops import oracle_lsh as oracle
 from tests.ops import oracles
 from tests.ops.oracles import assert_close, assert_same_bits
@@ -49,10 +48,10 @@ def lsh(qk, v, mask=None, rng=RNG, **sizes):
     return ops.lsh_attention(qk, v, rng=rng, mask=mask, **SIZES | sizes)
 
 
-run = light_jit(lsh, static_argnames=tuple(SIZES))
+run = jax.jit(lsh, static_argnames=tuple(SIZES))
 
 
-@functools.partial(light_jit, static_argnames=tuple(SIZES))
+@functools.partial(jax.jit, static_argnames=tuple(SIZES))
 def attend(qk, v, cotangent, mask, **sizes):
     """The output and the gradients of qk and v."""
     out, pullback = jax.vjp(lambda *x: lsh(*x, mask, **sizes), qk, v)
@@ -186,7 +185,7 @@ def test_every_length_equals_the_oracle(x64):
     lengths = (1, 2, 3, 5, 9)
     qk, v, _ = arrays((2,), t=9)
 
-    @light_jit
+    @jax.jit
     def outputs(qk, v):
         return [lsh(qk[:, :n], v[:, :n]) for n in lengths]
 
@@ -259,12 +258,12 @@ def test_no_later_token_contributes_to_what_came_before_it():
     def early(qk, v):
         return lsh(qk, v, masks.causal())[:9]
 
-    slopes = light_jit(jax.jacrev(early, argnums=(0, 1)))(qk, v)
+    slopes = jax.jit(jax.jacrev(early, argnums=(0, 1)))(qk, v)
     for slope in slopes:
         by_token = np.abs(slope).max(axis=(1, 2, 4, 5))
         assert np.all(by_token[~np.tri(9, T, dtype=bool)] == 0)
         assert np.any(by_token != 0)
-    first = light_jit(early)
+    first = jax.jit(early)
     want = first(qk, v)
     # A vector of another length hashes alike: nothing moves, to the bit.
     assert_same_bits(first(qk.at[9:].multiply(1e20), v), want)
@@ -331,7 +330,7 @@ def test_debug_nans_finds_nothing():
     qk = qk.at[:, 2].set(0).at[:, 3].set(1e30).at[:, 9:].set(jnp.nan)
     real = jnp.arange(T)[None] < jnp.array([[9], [0]])
 
-    @light_jit
+    @jax.jit
     def gradient(qk, v):
         mask = masks.causal() & masks.padding(real, real)
         return jax.grad(lambda *x: jnp.sum(lsh(*x, mask) ** 2), (0, 1))(qk, v)
@@ -369,9 +368,9 @@ def test_jit_equals_eager_and_vmap_a_loop():
         mask = masks.causal() & masks.padding(real, real)
         return ops.lsh_attention(qk, v, rng=RNG, mask=mask, **SIZES)
 
-    direct = light_jit(row)(qk, v, real)
-    mapped = light_jit(jax.vmap(row))(qk, v, real)
-    one = light_jit(row)
+    direct = jax.jit(row)(qk, v, real)
+    mapped = jax.jit(jax.vmap(row))(qk, v, real)
+    one = jax.jit(row)
     loop = jnp.stack([one(*each) for each in zip(qk, v, real, strict=True)])
     assert_close(mapped, direct, 1e-6, "vmap")
     assert_close(loop, direct, 1e-6, "loop")

@@ -10,7 +10,6 @@ import pytest
 
 from attn_jax import ops
 from attn_jax.ops import masks, partial
-from tests.nn.cases import light_jit
 from tests.ops import oracle_partial as oracle
 from tests.ops import oracles
 from tests.ops.oracles import assert_close, assert_same_bits
@@ -58,7 +57,7 @@ def inputs(dtype=np.float64, r=R, heads=1, t=T, s=S, lead=(B,), g=G):
     )
 
 
-@functools.partial(light_jit, static_argnames="scale")
+@functools.partial(jax.jit, static_argnames="scale")
 def vjp(cotangent, selected, mask, q, k, v, matrix, offset, mean, scale=None):
     """The output and the gradients of everything that has one."""
 

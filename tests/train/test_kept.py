@@ -10,7 +10,6 @@ from flax import nnx
 
 from attn_jax import data, models, nn, train
 from attn_jax.train.trained import join, split
-from tests.nn.cases import light_jit
 from tests.train.toy import assert_same_bits, make_params
 
 LENGTH, LAYERS, HEADS = 8, 2, 2
@@ -29,7 +28,7 @@ OPTIMIZER = train.adamw(1e-2, weight_decay=0.5, decay_synthesizers=True)
 
 @functools.cache
 def initial(seed):
-    return light_jit(lambda: nnx.state(models.Decoder(CONFIG, rngs=nnx.Rngs(seed))))()
+    return jax.jit(lambda: nnx.state(models.Decoder(CONFIG, rngs=nnx.Rngs(seed))))()
 
 
 def loss_fn(params, batch, rng):

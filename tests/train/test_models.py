@@ -9,7 +9,6 @@ from flax import nnx
 
 from attn_jax import data, models, nn, train
 from attn_jax.ops import masks
-from tests.nn.cases import light_jit
 
 LENGTH = 16
 
@@ -20,7 +19,7 @@ def built(config):
     def make():
         return models.Decoder(config, rngs=nnx.Rngs(0))
 
-    return nnx.graphdef(nnx.eval_shape(make)), light_jit(lambda: nnx.state(make()))()
+    return nnx.graphdef(nnx.eval_shape(make)), jax.jit(lambda: nnx.state(make()))()
 
 
 def copy_task(step):
@@ -64,7 +63,7 @@ def test_lengths_in_buckets_compile_once_a_bucket():
     graph, params = built(config)
     traced = []
 
-    @light_jit
+    @jax.jit
     def evaluate(params, tokens, real):
         traced.append(tokens.shape)
         return nnx.merge(graph, params)(tokens, mask=masks.padding(real, real))
@@ -118,7 +117,7 @@ def test_an_encoder_decoder_trains_as_in_the_paper():
         return models.EncoderDecoder(config, rngs=nnx.Rngs(0))
 
     graph = nnx.graphdef(nnx.eval_shape(make))
-    params = light_jit(lambda: nnx.state(make()))()
+    params = jax.jit(lambda: nnx.state(make()))()
 
     def loss_fn(params, batch, rng, smoothing=0.1):
         real, seen = batch.source_real, batch.weights > 0
@@ -143,6 +142,6 @@ def test_an_encoder_decoder_trains_as_in_the_paper():
             last.append(jax.tree.map(jnp.copy, state.params))
     assert int(state.skipped.total) == 0
     assert float(metrics.learning_rate) == float(schedule(299))
-    evaluate = light_jit(lambda p, batch: loss_fn(p, batch, None, smoothing=0.0))
+    evaluate = jax.jit(lambda p, batch: loss_fn(p, batch, None, smoothing=0.0))
     total, weight = evaluate(train.average_checkpoints(last), reversals(10**6, 64))
     assert total / weight < 0.5, "1.5 is the least without the source"
