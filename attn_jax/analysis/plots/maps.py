@@ -60,7 +60,7 @@ def attention_map(
     if axes is None:
         width = s * cell + AROUND + _room(queries)
         height = max(t * cell + 0.8, 2.4)
-        figure = new_figure(min(max(width, 3.2), WIDTH), height, "compressed")
+        figure = new_figure(min(max(width, 3.2), WIDTH), height, fixed=True)
         axes = figure.add_subplot()
         image = _draw_weights(axes, values, largest)
         figure.colorbar(image, ax=axes, label="weight", shrink=0.8)
@@ -153,7 +153,7 @@ def overlap_matrix(
         width = min(max(0.55 * m, 2.4), LARGEST)
         room = AROUND + _room(labels if groups is None else list(groups))
         height = max(width * n / max(m, 1), 1.6) + 0.6
-        figure = new_figure(min(width + room, WIDTH), height, "compressed")
+        figure = new_figure(min(width + room, WIDTH), height, fixed=True)
         axes = figure.add_subplot()
         image = _draw_overlaps(axes, values)
         figure.colorbar(image, ax=axes, label="overlap", shrink=0.8)

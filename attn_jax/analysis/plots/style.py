@@ -112,8 +112,11 @@ def legend(figure: Figure) -> None:
         )
 
 
-def new_figure(width: float, height: float, layout: str = "constrained") -> Figure:
-    """An empty figure, in inches; "compressed" is the layout for axes of fixed shape."""
+def new_figure(width: float, height: float, *, fixed: bool = False) -> Figure:
+    """An empty figure, in inches.
+
+    fixed: whether the shape of its axes is, as that of a map.
+    """
     try:
         from attn_jax.analysis.plots._canvas import Figure as Canvas
     except ImportError as error:
@@ -121,6 +124,7 @@ def new_figure(width: float, height: float, layout: str = "constrained") -> Figu
             "attn_jax.analysis.plots: matplotlib is not installed; expected it for "
             "drawing; pip install 'attn_jax[plots]'"
         ) from error
+    layout = "compressed" if fixed else "constrained"
     return Canvas(figsize=(width, height), layout=layout)
 
 
