@@ -12,9 +12,12 @@ import importlib
 import json
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from experiments.common.errors import UserError, fail
 from experiments.common.interrupts import complain
@@ -52,8 +55,16 @@ def take(workdir: Path) -> None:
     copy = SOURCES / results["experiment"] / f"{_title(results)}.json"
     copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, copy)
-    for path in _module(results, "plot").draw(results, FIGURES):
-        path.replace(_figure(results, path.stem))
+    draw(results)
+
+
+def draw(results: Mapping[str, Any]) -> None:
+    """Draw a run's figures in docs, in 256 colours: files are a third as large."""
+    with tempfile.TemporaryDirectory() as folder:
+        for path in _module(results, "plot").draw(results, Path(folder)):
+            with Image.open(path) as image:
+                few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+            few.save(_figure(results, path.stem), optimize=True)
 
 
 def _title(results: Mapping[str, Any]) -> str:

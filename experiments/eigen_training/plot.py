@@ -41,6 +41,7 @@ def _accuracy(results: Mapping[str, Any]) -> Any:
         for k in known:
             axes.plot([k] * len(points[k]), points[k], **(look | {"linestyle": ""}))
     axes.set(xlabel="known scores a query", ylabel="right, held out, %")
+    axes.set_xticks(sorted({k for points in found.values() for k in points}))
     plots.legend(figure)
     return figure
 

@@ -33,7 +33,8 @@ def figures(results: Mapping[str, Any]) -> dict[str, Fill]:
     found: dict[str, Fill] = {}
     if pairs(results):
         found["differences"] = _differences
-    found["loss_curves"] = _loss_curves
+    if any(len(run["curve"]) > 1 for row in results["rows"] for run in row["runs"]):
+        found["loss_curves"] = _loss_curves
     if _measured(results):
         found["similarity"] = _similarity
     return found
@@ -125,7 +126,9 @@ def _overhead(results: Mapping[str, Any]) -> Any:
                 x, y = [p[key] for p in here], [measure(p) for p in here]
                 axes.plot(x, y, label=kind, **LOOKS[kind])
             axes.set_xscale("log", base=2)
-            axes.set(xlabel=title, ylabel=unit, ylim=(0, None))
+            axes.set(xlabel=title, ylabel=unit)
+            # As two lines close together need, whose range is small.
+            axes.set_ylim(0, 1.1 * max((measure(p) for p in chosen), default=1))
     plots.legend(figure)
     return figure
 

@@ -17,7 +17,9 @@ FIGURES = ("memory",)
 def draw(results: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw the figure into a folder, and return its path in a list."""
     figure, axes = plots.panels(height=3.2)
-    names = [f"{row['devices']}\n{row['mesh']}" for row in results["rows"]]
+    meshes = [row["mesh"].replace(",", ",\n") for row in results["rows"]]
+    devices = [row["devices"] for row in results["rows"]]
+    names = [f"{count}\n{mesh}" for count, mesh in zip(devices, meshes, strict=True)]
     state = [row["state_bytes"] / 1e9 for row in results["rows"]]
     temporary = [row["temporary_bytes"] / 1e9 for row in results["rows"]]
     first, second = plots.PALETTE[0], plots.PALETTE[4]

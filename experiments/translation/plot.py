@@ -34,12 +34,14 @@ def _loss_curve(results: Mapping[str, Any]) -> Any:
     styles = plots.line_styles(curves)
     bleu = {labels["validation_bleu"]: curves.pop(labels["validation_bleu"])}
     plots.loss_curves(curves, styles=styles, axes=axes)
-    other = axes.twinx()
-    plots.loss_curves(bleu, styles=styles, axes=other)
     axes.set(xlabel="minutes of training", ylabel="loss, nats a piece")
-    other.set(ylabel="BLEU", ylim=(0, None))
-    other.grid(visible=False)
-    other.spines["right"].set_visible(True)
+    # Words of one piece have none.
+    if any(point["validation_bleu"] for point in results["curve"]):
+        other = axes.twinx()
+        plots.loss_curves(bleu, styles=styles, axes=other)
+        other.set(ylabel="BLEU", ylim=(0, None))
+        other.grid(visible=False)
+        other.spines["right"].set_visible(True)
     plots.legend(figure)
     return figure
 
