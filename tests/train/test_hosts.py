@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from attn_jax.train import HostLostError, hosts
+from attn_jax.train._place import options_of
 from tests import hosts as several
 from tests.train import small, toy
 
@@ -85,10 +86,10 @@ def test_a_place_that_does_not_fit_is_named(wrong, said, plain_errors):
 
 def test_seconds_of_the_environment_may_be_parts_of_one(monkeypatch):
     monkeypatch.setenv(hosts.TIMEOUT, "2.5")
-    assert hosts._options(hosts.AUTO, None, None, None) == {"timeout": 2.5}
+    assert options_of(hosts.AUTO, None, None, None) == {"timeout": 2.5}
     monkeypatch.setenv(hosts.TIMEOUT, "soon")
     with pytest.raises(ValueError, match="ATTN_JAX_TIMEOUT: got 'soon'; expected sec"):
-        hosts._options(hosts.AUTO, None, None, None)
+        options_of(hosts.AUTO, None, None, None)
 
 
 def test_one_host_is_all_of_them(monkeypatch):
