@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from attn_jax.data import Vocabulary, load_vocabulary, train_vocabulary
+from attn_jax.data import Vocabulary, load_vocabulary
 from attn_jax.models import Encoder, EncoderConfig
 from attn_jax.ops import sinusoidal_positions
 from attn_jax.train import cross_entropy
 from experiments.common import provenance
-from experiments.common.errors import UserError, fail
+from experiments.common.errors import fail
 from experiments.common.text import read_text
+from experiments.common.vocabulary import learn_vocabulary
 from experiments.eigen_training.config import TrainingConfig
 
 MEASURE = "masked_accuracy"
@@ -160,8 +161,4 @@ def _vocabulary(text: str, config: TrainingConfig, path: Path) -> Vocabulary:
             return found
         expected = f"{found.size}, as {path} has"
         fail("--vocab-size", config.vocab_size, expected, "pass another --workdir")
-    try:
-        return train_vocabulary([text[:CHARACTERS]], config.vocab_size)
-    except ValueError as error:
-        # What it calls size is --vocab-size here.
-        raise UserError(f"--vocab-{error}") from error
+    return learn_vocabulary([text[:CHARACTERS]], config.vocab_size)

@@ -27,13 +27,13 @@ from attn_jax.data import (
     parquet_documents,
     text_documents,
     tfds_documents,
-    train_vocabulary,
     training_texts,
     write_shards,
 )
 from attn_jax.data.shard_writing import check_folder
 from experiments.common.command_line import at_least
 from experiments.common.errors import UserError, fail
+from experiments.common.vocabulary import learn_vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,11 +158,7 @@ def find_vocabulary(config: PrepareConfig) -> Vocabulary:
         expected = "documents on the side that trains"
         remedy = "pass more text, or a smaller --validation-fraction"
         fail("source", "no document to learn from", expected, remedy)
-    try:
-        return train_vocabulary(texts, config.vocab_size)
-    except ValueError as error:
-        # What it calls size is --vocab-size here.
-        raise UserError(f"--vocab-{error}") from error
+    return learn_vocabulary(texts, config.vocab_size)
 
 
 if __name__ == "__main__":

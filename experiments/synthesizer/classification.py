@@ -14,7 +14,6 @@ from attn_jax.data import (
     LabelledBatch,
     LabelledBatches,
     LabelledText,
-    train_vocabulary,
 )
 from attn_jax.models import Encoder, EncoderConfig
 from attn_jax.ops import masks
@@ -28,10 +27,10 @@ from attn_jax.train import (
     make_train_step,
 )
 from experiments.common.compiling import StepCost, compile_step
-from experiments.common.errors import UserError
 from experiments.common.grid import RUN
 from experiments.common.labelled import fingerprint, load_splits
 from experiments.common.runs import seconds_of_training, train_run
+from experiments.common.vocabulary import learn_vocabulary
 from experiments.common.workdir import Workdir
 from experiments.synthesizer.config import ClassificationStudy
 from experiments.synthesizer.rows import Row, trained_parameters
@@ -62,11 +61,7 @@ class Classification:
         self.config = config
         self.splits = load_splits(config, config.data)
         texts = [text for parts in self.splits[0].texts for text in parts]
-        try:
-            self.vocabulary = train_vocabulary(texts, config.vocab_size)
-        except ValueError as error:
-            # What it calls size is --vocab-size here.
-            raise UserError(f"--vocab-{error}") from error
+        self.vocabulary = learn_vocabulary(texts, config.vocab_size)
         self.train_side, self.valid, self.test = map(self._encode, self.splits)
 
     def _encode(self, split: LabelledText) -> LabelledBatches:

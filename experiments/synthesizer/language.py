@@ -12,12 +12,11 @@ from attn_jax.data import (
     ByteCorpus,
     Vocabulary,
     load_tfds_texts,
-    train_vocabulary,
 )
 from attn_jax.data.windows import check_batch_fits
 from attn_jax.models import Decoder, DecoderConfig
 from attn_jax.train import make_progress
-from experiments.common.errors import UserError
+from experiments.common.vocabulary import learn_vocabulary
 from experiments.common.workdir import Workdir
 from experiments.compare import training
 from experiments.compare.rows import Row as Model
@@ -108,11 +107,7 @@ def of_set(config: LanguageStudy) -> ByteCorpus:
 def into_pieces(text: Text, config: LanguageStudy) -> Text:
     """The text in pieces of a vocabulary that is learnt from its training side."""
     blocks = list(_blocks(text.train))
-    try:
-        vocabulary = train_vocabulary(blocks, config.vocab_size)
-    except ValueError as error:
-        # What it calls size is --vocab-size here.
-        raise UserError(f"--vocab-{error}") from error
+    vocabulary = learn_vocabulary(blocks, config.vocab_size)
     train = _encode(vocabulary, blocks)
     held_out = list(_blocks(text.validation))
     validation = _encode(vocabulary, held_out)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from flax import nnx
 
-from attn_jax.data import ParallelText, train_vocabulary
+from attn_jax.data import ParallelText
 from attn_jax.models import EncoderDecoder
-from experiments.common.errors import UserError, fail
+from experiments.common.errors import fail
+from experiments.common.vocabulary import learn_vocabulary
 from experiments.common.workdir import Workdir
 from experiments.synthesizer.config import TranslationStudy
 from experiments.synthesizer.rows import Row, trained_parameters
@@ -33,13 +34,8 @@ class Translation:
     def __init__(self, config: TranslationStudy) -> None:
         self.config = config
         corpus = load_corpus(config)
-        try:
-            vocabulary = train_vocabulary(
-                [*corpus.train.source, *corpus.train.target], config.vocab_size
-            )
-        except ValueError as error:
-            # What it calls size is --vocab-size here.
-            raise UserError(f"--vocab-{error}") from error
+        texts = [*corpus.train.source, *corpus.train.target]
+        vocabulary = learn_vocabulary(texts, config.vocab_size)
         self.data = encode(corpus, vocabulary, config, cut_sources=config.cut_sources)
         self.test = self._short(corpus.test)
 

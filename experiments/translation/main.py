@@ -4,12 +4,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from attn_jax.data import Vocabulary, load_vocabulary, train_vocabulary
+from attn_jax.data import Vocabulary, load_vocabulary
 from attn_jax.models import count_parameters
 from experiments.common import provenance
-from experiments.common.errors import UserError, fail
+from experiments.common.errors import fail
 from experiments.common.main import run_program
 from experiments.common.plan import publish
+from experiments.common.vocabulary import learn_vocabulary
 from experiments.common.workdir import Workdir
 from experiments.translation import plot, results, table
 from experiments.translation.command_line import PROGRAM, parse
@@ -78,11 +79,7 @@ def _vocabulary(
     path = workdir.path / "vocabulary.json"
     if not path.exists():
         texts = [*corpus.train.source, *corpus.train.target]
-        try:
-            return train_vocabulary(texts, config.vocab_size)
-        except ValueError as error:
-            # What it calls size is --vocab-size here.
-            raise UserError(f"--vocab-{error}") from error
+        return learn_vocabulary(texts, config.vocab_size)
     vocabulary = load_vocabulary(path)
     there = workdir.config() or {}
     mine = corpus.fingerprint
