@@ -1,5 +1,6 @@
 # Two commands do all the set-up: `make demo` and `make test`. They need a Python from
-# 3.11 to 3.13, pip and make. `make help` lists the others.
+# 3.11 to 3.13, pip and make; tests open pages in Chromium or Chrome. `make help` lists
+# the others.
 
 VENV := .venv
 PY := $(VENV)/bin/python

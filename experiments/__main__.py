@@ -31,10 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             check_name("experiment", name, [*found, *programs], remedy=f"see {PROGRAM}")
     except UserError as error:
         return complain(error, 2)
-    chosen, beside = (
-        [each for name, each in some.items() if not names or name in names]
-        for some in (found, programs)
-    )
+    chosen = [found[name] for name in found if not names or name in names]
+    beside = [programs[name] for name in programs if not names or name in names]
     print(f"{listing.page(chosen, beside)}\n\n{USAGE}", end="")
     return 0
 

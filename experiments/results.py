@@ -2,18 +2,18 @@
 
     python -m experiments.results                     write the page again
     python -m experiments.results runs/compare/demo   take a run into it first
+    python -m experiments.results --figures           draw all figures again
 
 A run with several seeds stands beside one with a single seed, and so does one that
 names itself otherwise than by its preset.
 """
 
-import argparse
 import importlib
 import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from PIL import Image
 
 from experiments.common.errors import UserError, fail
 from experiments.common.interrupts import complain
-from experiments.common.workdir import read_json
+from experiments.common.programs import parser_of
+from experiments.common.workdir import read_json, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "docs" / "results"
@@ -38,11 +39,12 @@ file is the results.json of one run, with its config, versions and numbers.
 
 def page(sources: Path = SOURCES) -> str:
     """The page: a section for each file."""
-    files = sorted(sources.glob("*/*.json"))
-    sections = [
-        _section(json.loads(path.read_text(encoding="utf-8"))) for path in files
-    ]
-    return "\n".join([INTRODUCTION, *sections])
+    return "\n".join([INTRODUCTION, *map(_section, _documented(sources))])
+
+
+def _documented(sources: Path = SOURCES) -> Iterator[dict[str, Any]]:
+    for path in sorted(sources.glob("*/*.json")):
+        yield json.loads(path.read_text(encoding="utf-8"))
 
 
 def take(workdir: Path) -> None:
@@ -116,21 +118,18 @@ def _claims_table(caution: str, claims: list[Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page and return the exit code; 2 is a run that isn't there."""
-    what, _, more = (__doc__ or "").partition("\n\n")
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.results",
-        description=what,
-        epilog=more,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("python -m experiments.results", __doc__)
     parser.add_argument("runs", nargs="*", metavar="RUN", help="directory of a run")
-    runs = parser.parse_args(arguments).runs
+    parser.add_argument("--figures", action="store_true", help="draw all of them again")
+    chosen = parser.parse_args(arguments)
     try:
-        for run in runs:
+        for run in chosen.runs:
             take(Path(run))
+        for results in _documented() if chosen.figures else ():
+            draw(results)
     except (UserError, ValueError, OSError) as error:
         return complain(error, 2)
-    PAGE.write_text(page(), encoding="utf-8")
+    write_text(PAGE, page())
     print(PAGE.relative_to(ROOT))
     return 0
 

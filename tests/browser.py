@@ -1,15 +1,15 @@
-"""A page in a headless browser: Chromium, or Chrome, without a window or a network."""
+"""A page in a headless browser: Chromium or Chrome, without a window."""
 
 import contextlib
 import shutil
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, Route, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # Containers have no sandbox to offer, and what is opened here is our own.
-OPTIONS = ("--no-sandbox", "--disable-background-networking", "--disable-gpu")
+OPTIONS = ("--no-sandbox", "--disable-background-networking")
 
 
 class Opened(NamedTuple):
@@ -24,10 +24,10 @@ class Opened(NamedTuple):
 def opened(address: str) -> Iterator[Opened]:
     """Opens an address; the system's browser, else what `playwright install` brought.
 
-    Nothing is answered but what the address itself is of.
+    Nothing is answered but what lies beside the address.
     """
     executable = next(filter(None, map(shutil.which, NAMES)), None)
-    own = tuple(dict.fromkeys((address.partition("#")[0], address.rpartition("/")[0])))
+    own = (address.rpartition("/")[0], "data:", "blob:")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=executable, args=list(OPTIONS)
@@ -43,14 +43,15 @@ def opened(address: str) -> Iterator[Opened]:
                 else None
             ),
         )
-        page.on(
-            "request",
-            lambda request: (
-                None
-                if request.url.startswith((*own, "data:", "blob:"))
-                else found.requests.append(request.url)
-            ),
-        )
+
+        def answer(route: Route) -> None:
+            if route.request.url.startswith(own):
+                route.continue_()
+            else:
+                found.requests.append(route.request.url)
+                route.abort()
+
+        page.route("**/*", answer)
         page.goto(address)
         try:
             yield found

@@ -61,6 +61,19 @@ def test_readme_shows_the_last_run_of_the_demo():
     assert markdown(results).strip() in (ROOT / "README.md").read_text()
 
 
+def test_the_newcomers_minutes_are_those_of_the_walk():
+    """docs/quick_start.md shows what tools/newcomer.py measured."""
+    results = json.loads((ROOT / "docs/results/quick_start.json").read_text())
+    page = (ROOT / "docs/quick_start.md").read_text()
+    shown = re.findall(r"^\| (.+) \| (\d+):(\d\d) \|$", page, re.M)
+    total = sum(results["seconds"].values())
+    measured = results["seconds"] | {"all of it": total}
+    assert {name: 60 * int(m) + int(s) for name, m, s in shown} == {
+        name: round(seconds) for name, seconds in measured.items()
+    }
+    assert total < 15 * 60
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
 def test_links_lead_somewhere(path):
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text())

@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -25,30 +24,36 @@ TABLE = re.compile(r"(?<=tools/newcomer.py` -->\n).*?(?=<!-- end of times -->)",
 
 PYTHON = ".venv/bin/python"
 STEPS = {
-    "the demo: install, train nine models": "make demo",
-    "its page": f"{PYTHON} -m experiments.report runs/compare/demo",
-    "the tour: install Jupyter, run all cells": "make environment-notebooks && "
-    ".venv/bin/jupyter execute notebooks/tour.ipynb",
-    "a function on own data": f"{PYTHON} own.py",
+    "the demo: install, train nine models": [["make", "demo"]],
+    "its page": [[PYTHON, "-m", "experiments.report", "runs/compare/demo"]],
+    "the tour: install Jupyter, run all cells": [
+        ["make", "environment-notebooks"],
+        [PYTHON, "-m", "jupyter", "execute", "notebooks/tour.ipynb"],
+    ],
+    "a function on own data": [[PYTHON, "own.py"]],
 }
 
 
 def walk(clone: Path) -> dict[str, float]:
     """Seconds of each step; the first that fails ends the walk."""
-    seconds = {"clone": timed(f"git clone -q {ROOT} {clone}", ROOT)}
-    snippet = re.search(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.S | re.M)
+    seconds = {"clone": timed([["git", "clone", "-q", str(ROOT), str(clone)]], ROOT)}
+    page = (clone / PAGE.relative_to(ROOT)).read_text("utf-8")
+    snippet = re.search(r"^```python\n(.*?)^```", page, re.S | re.M)
     assert snippet is not None
     (clone / "own.py").write_text(snippet[1], encoding="utf-8")
-    for name, command in STEPS.items():
-        seconds[name] = timed(command, clone)
+    for name, commands in STEPS.items():
+        seconds[name] = timed(commands, clone)
     return seconds
 
 
-def timed(command: str, folder: Path) -> float:
-    """Seconds of a command, which has to end well."""
-    print(f"$ {command}", flush=True)
+def timed(commands: list[list[str]], folder: Path) -> float:
+    """Seconds of commands, which have to end well."""
+    environment = os.environ | {"PIP_NO_CACHE_DIR": "1"}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     began = time.perf_counter()
-    subprocess.run(command, shell=True, cwd=folder, check=True)
+    for command in commands:
+        print("$", *command, flush=True)
+        subprocess.run(command, cwd=folder, env=environment, check=True)
     return round(time.perf_counter() - began, 1)
 
 
@@ -83,4 +88,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

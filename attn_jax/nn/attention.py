@@ -86,8 +86,7 @@ class Attention(AttentionInside):
         if self.config.mechanism.draws:
             where["rng"] = rng
         y = self.mechanism.attend(x, keys, v, mask=rules, **where)
-        y = self._finish(x, y, v, rng)
-        return y if queries is None else jnp.where(queries[..., None], y, 0)
+        return clean(self._finish(x, y, v, rng), queries)
 
     def init_cache(self, batch: int, length: int, dtype: Any = None) -> AttentionCache:
         """An empty cache for `batch` rows of up to `length` tokens."""

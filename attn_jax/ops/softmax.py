@@ -72,7 +72,8 @@ def softmax_attention(
         derivatives; "blockwise", in tiles; "cudnn", a kernel of NVIDIA GPUs for 16-bit
         inputs, full, causal or with a window to the left; "tpu", one for bfloat16, full
         or causal; "auto", a kernel where it computes just this call (else why not is
-        logged), elsewhere the faster of the first two for the lengths.
+        logged); else the faster of the first two on a CPU, and elsewhere "dense" until
+        its logits would fill the memory.
       block_size: queries and keys a tile of "blockwise"; None is the measured best.
 
     Returns:

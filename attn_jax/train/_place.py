@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Mapping
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -26,14 +25,15 @@ def options_of(
 
     Each argument is what `joined` was passed; None is what the environment says.
     """
-    environment = os.environ
-    hosts = environment.get(HOSTS) if hosts is None else hosts
+    hosts = os.environ.get(HOSTS) if hosts is None else hosts
     if hosts is None:
         if host is not None or coordinator is not None:
             expected, remedy = "how many, or 'auto'", f"pass hosts, or set {HOSTS}"
             fail("hosts", "none with host or coordinator", expected, remedy)
         return None
-    seconds = _number(TIMEOUT, environment, 300.0) if timeout is None else timeout
+    seconds = timeout
+    if seconds is None:
+        seconds = _number(TIMEOUT, os.environ.get(TIMEOUT, "300"), float)
     if not isinstance(seconds, Real) or not 2 <= seconds < math.inf:
         # JAX counts the silence of a host in whole seconds.
         expected = "a finite number of seconds, 2 or more"
@@ -42,20 +42,17 @@ def options_of(
     if hosts == AUTO:
         return {"timeout": float(seconds)}
     if isinstance(hosts, str):
-        hosts = _number("hosts", {"hosts": hosts}, 1)
+        hosts = _number("hosts", hosts, int)
     count = integer("hosts", hosts, minimum=1)
     if count == 1:
         return None
-    host = (
-        _number(HOST, environment, -1)
-        if host is None
-        else integer("host", host, minimum=0)
-    )
-    if not 0 <= host < count:
-        got = "none" if host == -1 else host
+    if host is None and HOST in os.environ:
+        host = _number(HOST, os.environ[HOST], int)
+    if host is None or integer("host", host, minimum=0) >= count:
+        got = "none" if host is None else host
         expected, remedy = f"0 to {count - 1}", f"pass host, or set {HOST}"
         fail("host", f"{got} of {count} hosts", expected, remedy)
-    coordinator = coordinator or environment.get(COORDINATOR)
+    coordinator = coordinator or os.environ.get(COORDINATOR)
     if not coordinator or not coordinator.rpartition(":")[2].isdigit():
         fail(
             "coordinator",
@@ -71,12 +68,11 @@ def options_of(
     }
 
 
-def _number(name: str, environment: Mapping[str, str], default: Number) -> Number:
-    """A number of the environment, of the kind of the default."""
-    text = environment.get(name, str(default))
+def _number(name: str, text: str, kind: type[Number]) -> Number:
+    """A number that was written, in the environment as a rule."""
     try:
-        return type(default)(text)
+        return kind(text)
     except ValueError:
-        expected = "a whole number" if isinstance(default, int) else "seconds"
+        expected = "a whole number" if kind is int else "a number of seconds"
         expected += ", or 'auto'" * (name == "hosts")
         fail(name, repr(text), expected, "pass one, or set it in the environment")

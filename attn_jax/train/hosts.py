@@ -18,10 +18,6 @@ import jax
 
 from attn_jax.train._checks import fail, integer
 from attn_jax.train._place import AUTO as AUTO
-from attn_jax.train._place import COORDINATOR as COORDINATOR
-from attn_jax.train._place import HOST as HOST
-from attn_jax.train._place import HOSTS as HOSTS
-from attn_jax.train._place import TIMEOUT as TIMEOUT
 from attn_jax.train._place import options_of
 
 _AT, _PULSE, _SEEKS = "attn_jax/at/", "attn_jax/pulse/", "attn_jax/seeks/"

@@ -9,6 +9,7 @@ Directories share nothing, so several processes may train different runs of one 
 
 import contextlib
 import fcntl
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,18 @@ from experiments.common.errors import fail
 from experiments.common.workdir import InUseError, Workdir
 
 RUN = "run"
+NAME = re.compile(r"(?P<row>.+)-seed(?P<seed>\d+)")
+
+
+def row_and_seed(path: Path) -> tuple[str, int] | None:
+    """What a directory is the run of; None where it is no run of a grid."""
+    found = NAME.fullmatch(path.name)
+    return None if found is None else (found["row"], int(found["seed"]))
+
+
+def numbers_of(path: Path) -> dict[str, Any] | None:
+    """The numbers of the run in a directory, None while it isn't done."""
+    return Workdir(path, ()).finished(RUN)
 
 
 class Grid:
@@ -88,7 +101,7 @@ class Grid:
         Args:
           order: in which rows come; others follow.
         """
-        runs = [Workdir(path, ()).finished(RUN) for path in self._there()]
+        runs = [numbers_of(path) for path in self._there()]
         done = sorted((run for run in runs if run), key=lambda run: run["seed"])
         names = dict.fromkeys([*order, *sorted(run["row"] for run in done)])
         rows = {name: [run for run in done if run["row"] == name] for name in names}

@@ -18,7 +18,7 @@ HEADER = re.compile(r"^ +(preset|study)  .*\bminutes\b.*", re.M)
 CALLED = re.compile(r'^if __name__ == "__main__":', re.M)
 CELL = re.compile(r"\S+(?: \S+)*")
 # What makes a folder an experiment; others with a __main__.py are programs.
-PRESETS = "config.py"
+CONFIG = "config.py"
 MAIN = "__main__.py"
 
 
@@ -48,8 +48,8 @@ class Program(NamedTuple):
 
 
 def experiments(root: Path = ROOT) -> list[Experiment]:
-    """Every folder that can be called."""
-    folders = sorted(path.parent for path in root.glob(f"*/{PRESETS}"))
+    """Every folder that has presets."""
+    folders = sorted(path.parent for path in root.glob(f"*/{CONFIG}"))
     return [_experiment(folder) for folder in folders]
 
 
@@ -68,7 +68,7 @@ def programs(root: Path = ROOT) -> list[Program]:
 def find(name: str, root: Path = ROOT) -> Experiment | None:
     """An experiment by its name; None where there is none."""
     folder = root / name
-    return _experiment(folder) if (folder / PRESETS).is_file() else None
+    return _experiment(folder) if (folder / CONFIG).is_file() else None
 
 
 def table(docstring: str) -> list[Preset]:
@@ -145,7 +145,7 @@ def page(chosen: Iterable[Experiment], beside: Iterable[Program]) -> str:
 def _is_beside(path: Path, root: Path) -> bool:
     """Neither what lists them, nor an experiment, nor its figures drawn again."""
     if path.name == MAIN:
-        return path.parent != root and not (path.parent / PRESETS).exists()
+        return path.parent != root and not (path.parent / CONFIG).exists()
     return path.name != "plot.py"
 
 

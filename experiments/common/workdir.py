@@ -189,8 +189,16 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     """
     if not is_writer():
         return
+    text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
+    write_text(path, text + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all, whoever else is writing it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
-    scratch.write_text(text + "\n", encoding="utf-8")
-    os.replace(scratch, path)
+    try:
+        scratch.write_text(text, encoding="utf-8")
+        os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)

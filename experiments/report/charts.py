@@ -18,6 +18,8 @@ SYMBOLS = {
     "P": "cross",
     "X": "x",
 }
+# A line on a screen shows no more.
+POINTS = 1000
 # More points than this, and marks would hide their line.
 MARKED = 40
 HEIGHT = 440
@@ -39,8 +41,13 @@ class Look(NamedTuple):
     style: dict[str, Any]
 
 
-def chart(curves: Sequence[Curve], looks: Mapping[tuple[str, str], Look]) -> str:
-    """A measure of all runs and rows as HTML; the page brings Plotly along.
+def as_html(figure: go.Figure) -> str:
+    """A part of a page, which has to bring Plotly along."""
+    return figure.to_html(full_html=False, include_plotlyjs=False, config=CONFIG)
+
+
+def chart(curves: Sequence[Curve], looks: Mapping[tuple[str, str], Look]) -> go.Figure:
+    """A measure of all runs and rows.
 
     Several seeds are thin lines and their mean is a thick one.
     """
@@ -59,18 +66,20 @@ def chart(curves: Sequence[Curve], looks: Mapping[tuple[str, str], Look]) -> str
         legend={"groupclick": "togglegroup"},
         updatemenus=[_scales()],
     )
-    return figure.to_html(full_html=False, include_plotlyjs=False, config=CONFIG)
+    return figure
 
 
 def looks_of(curves: Sequence[Curve]) -> dict[tuple[str, str], Look]:
     """A look for each run and row, the same in every chart of a page.
 
-    A row names its run where there are several.
+    A row names its run where there are several; a run may have a single row, without
+    a name.
     """
     several = len({curve.run for curve in curves}) > 1
+    groups = dict.fromkeys((curve.run, curve.row) for curve in curves)
     names = {
-        (curve.run, curve.row): f"{curve.run}: {curve.row}" if several else curve.row
-        for curve in curves
+        (run, row): ": ".join(filter(None, (run, row))) if several else row or run
+        for run, row in groups
     }
     styles = line_styles(names.values())
     return {who: Look(name, styles[name]) for who, name in names.items()}
@@ -89,10 +98,8 @@ def _traces(curves: Sequence[Curve], look: Look) -> list[go.Scatter]:
 
 
 def _of_a_seed(curve: Curve) -> list[str]:
-    return [
-        "not finite" if value is None else f"{value:.5g}, seed {curve.seed}"
-        for value in curve.values
-    ]
+    """What is shown of each point; one that is None isn't drawn."""
+    return [f"{value or 0:.5g}, seed {curve.seed}" for value in curve.values]
 
 
 def _line(
@@ -114,14 +121,21 @@ def _line(
     # What stands in %{...} of a template is filled in; a name is not one.
     name = look.name.replace("%{", "% {")
     return go.Scatter(
-        x=steps,
-        y=values,
+        x=_thinned(steps),
+        y=_thinned(values),
         name=look.name,
         legendgroup=look.name,
-        text=words,
+        text=_thinned(words),
         hovertemplate=f"step %{{x:,}}: %{{text}}<br>{name}<extra></extra>",
         **(drawn | more),
     )
+
+
+def _thinned(values: Sequence[Any]) -> list[Any]:
+    """Every so many of them, and the last."""
+    stride = -(-len(values) // POINTS) or 1
+    chosen = list(values[::stride])
+    return chosen if (len(values) - 1) % stride == 0 else [*chosen, values[-1]]
 
 
 def _scales() -> dict[str, Any]:

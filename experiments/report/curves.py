@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from experiments.common.tables import mean_and_spread
-from experiments.report.runs import Line, Run, holders
+from experiments.report.runs import Line, Run, holders, readable
 
 # What the training loop logs; all else is of an evaluation.
 TRAINING = (
@@ -18,12 +18,10 @@ TRAINING = (
 )
 # Neither: they say whose a line is, or count.
 ASIDE = ("step", "seed", "tokens", "skipped", "skipped_steps", "training_seconds")
-# A line on a screen shows no more.
-POINTS = 1000
 
 
 class Curve(NamedTuple):
-    """A measure of one run, row and seed; None where it was not finite."""
+    """A measure of one run, row and seed; a value that was not finite is None."""
 
     run: str
     row: str
@@ -36,14 +34,15 @@ class Curve(NamedTuple):
 def curves_of(run: Run) -> list[Curve]:
     """All that a run has, from its metrics where there are any."""
     found: dict[tuple[str, int, str], dict[int, float | None]] = {}
-    for row, seed, step, numbers in run.lines or _kept(run.results):
-        for measure, value in numbers.items():
-            if measure in ASIDE or not _is_number(value):
-                continue
-            found.setdefault((row, seed, measure), {})[step] = value
+    with readable(run):
+        for row, seed, step, numbers in run.lines or _kept(run.results):
+            for measure, value in numbers.items():
+                lost = measure in numbers.get("nonfinite", ())
+                if measure not in ASIDE and (lost or _is_number(value)):
+                    found.setdefault((row, seed, measure), {})[step] = value
     return [
-        Curve(run.name, row, seed, measure, *_thinned(points))
-        for (row, seed, measure), points in found.items()
+        Curve(run.name, *who, *map(list, zip(*sorted(points.items()), strict=True)))
+        for who, points in found.items()
     ]
 
 
@@ -108,40 +107,37 @@ def _end(curves: Sequence[Curve]) -> str:
 
 def _kept(results: Mapping[str, Any]) -> Iterator[Line]:
     """Evaluations that results have under "curve", wherever that is."""
-    for row, holder in holders(results, "curve"):
-        seed = holder.get("seed", 0)
-        for point in holder["curve"]:
-            if isinstance(point, Mapping):
-                yield Line(row, seed, point["step"], dict(point))
-            else:
-                step, *values = point
-                named = dict(zip(_names(holder, len(values)), values, strict=True))
-                yield Line(row, seed, step, named)
+    found = list(holders(results, "curve"))
+    for row, holder in found:
+        points = holder["curve"]
+        if not isinstance(points[0], Mapping):
+            names = ["step", *_names(holder, [other for _, other in found])]
+            points = [dict(zip(names, point, strict=True)) for point in points]
+        for point in points:
+            yield Line(row, holder.get("seed", 0), point["step"], point)
 
 
-def _names(holder: Mapping[str, Any], count: int) -> list[str]:
-    """What a curve measures: the numbers beside it that its last point repeats."""
-    last = holder["curve"][-1][1:]
-    beside = {value: key for key, value in holder.items() if isinstance(value, float)}
-    return [
-        beside.get(value, "evaluation" if i == 0 else f"evaluation {i + 1}")
-        for i, value in zip(range(count), last, strict=True)
-    ]
+def _names(holder: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What a curve measures: the one number beside it that its last point repeats.
+
+    Two may be equal by chance, though not in all curves with the same numbers beside.
+    """
+    alike = [other for other in every if _numbers(other) == _numbers(holder)]
+    names = []
+    for i in range(1, len(holder["curve"][-1])):
+        same = [
+            key
+            for key in _numbers(holder)
+            if all(other["curve"][-1][i] == other[key] for other in alike)
+        ]
+        unknown = "evaluation" if i == 1 else f"evaluation {i}"
+        names.append(same[0] if len(same) == 1 else unknown)
+    return names
 
 
-def _thinned(
-    points: Mapping[int, float | None],
-) -> tuple[list[int], list[float | None]]:
-    """Every so many of them, and the last."""
-    steps = sorted(points)
-    stride = -(-len(steps) // POINTS)
-    chosen = steps[::stride]
-    if chosen[-1] != steps[-1]:
-        chosen.append(steps[-1])
-    return chosen, [points[step] for step in chosen]
+def _numbers(holder: Mapping[str, Any]) -> list[str]:
+    return sorted(key for key, value in holder.items() if isinstance(value, float))
 
 
 def _is_number(value: Any) -> bool:
-    return value is None or (
-        isinstance(value, int | float) and not isinstance(value, bool)
-    )
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -9,7 +9,7 @@ import plotly.offline
 
 import attn_jax
 from experiments.report import charts, tables
-from experiments.report.curves import curves_of, ends, measures, not_finite
+from experiments.report.curves import Curve, curves_of, ends, measures, not_finite
 from experiments.report.runs import Run
 from experiments.report.samples import samples_of
 
@@ -20,7 +20,9 @@ def page(runs: Sequence[Run]) -> str:
     """The runs as HTML."""
     curves = [curve for run in runs for curve in curves_of(run)]
     looks = charts.looks_of(curves)
-    several = len(runs) > 1
+    of_measure: dict[str, list[Curve]] = {}
+    for curve in curves:
+        of_measure.setdefault(curve.measure, []).append(curve)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -33,13 +35,13 @@ def page(runs: Sequence[Run]) -> str:
         version=attn_jax.__version__,
         overview=tables.overview(runs),
         warnings=[line for run in runs for line in not_finite(run)],
-        differences=tables.differences(runs) if several else None,
+        differences=tables.differences(runs) if len(runs) > 1 else None,
         settings=[(run.name, tables.settings(run)) for run in runs],
         ends=tables.Table(*ends(curves)) if curves else None,
         tables=tables.joined(runs),
         notes=tables.notes(runs),
         charts=[
-            (name, charts.chart([one for one in curves if one.measure == name], looks))
+            (name, charts.as_html(charts.chart(of_measure[name], looks)))
             for name in measures(curves)
         ],
         samples=samples_of(runs),

@@ -1,19 +1,18 @@
 """What a run left: its results, its config, and the lines of its metrics."""
 
-import re
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from attn_jax.train import read_metrics
+from attn_jax.train.metrics import FILE_NAME
 from experiments.common.errors import fail
-from experiments.common.workdir import OURS, read_json
+from experiments.common.grid import row_and_seed
+from experiments.common.workdir import read_json
 
-METRICS = "metrics.jsonl"
 # Keys of results that are no names of rows.
 OF_RESULTS = ("rows", "runs", "tasks", "training")
-# A run of a grid has a directory of its own, which says what it is.
-OF_A_GRID = re.compile(r"(?P<row>.+)-seed(?P<seed>\d+)")
 
 
 class Line(NamedTuple):
@@ -62,26 +61,43 @@ def _read(name: str, place: Path) -> Run:
     if place.is_file():
         results, lines, figures = _results(place), [], []
     else:
-        results = read_json(place / "results.json") or {}
+        results = _results(place / "results.json")
         lines = [line for file in _metrics_of(place) for line in _lines(place, file)]
         figures = sorted((place / "figures").glob("*.png"))
     if not results and not lines:
         there = "which is there" if place.is_dir() else "which is not there"
-        expected = f"a directory with one of {', '.join(OURS)}, or a results.json"
+        expected = f"a directory with results, or with a line of {FILE_NAME}"
         remedy = "pass runs/EXPERIMENT/PRESET, or docs/results/EXPERIMENT/RUN.json"
         fail("RUN", f"{place}, {there} and holds no run", expected, remedy)
-    config = results.get("config") or _config(place)
+    config = results["config"] if results else _config(place)
     return Run(name, place, results, config, lines, figures)
 
 
 def _results(file: Path) -> dict[str, Any]:
-    """Those of a file that somebody named, which must be what a run wrote."""
-    results = read_json(file) or {}
-    if not isinstance(results.get("config"), dict) or "experiment" not in results:
+    """What a run wrote; empty where there is no such file."""
+    results = read_json(file)
+    if results is None:
+        return {}
+    named = isinstance(results.get("experiment"), str)
+    if not named or not isinstance(results.get("config"), Mapping):
         expected = "the results.json of an experiment"
-        remedy = 'pass one with "experiment" and "config", or a run\'s directory'
+        remedy = 'pass one with "experiment" and "config", or a directory without'
         fail("RUN", f"{file}, which is none", expected, remedy)
     return results
+
+
+@contextlib.contextmanager
+def readable(run: Run) -> Iterator[None]:
+    """A mistake of what a file holds, as one of the run that it was named for."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        fail(
+            "RUN",
+            f"{run.path}, whose files don't fit ({type(error).__name__}: {error})",
+            "what an experiment of this version writes",
+            "leave it out, or run it again",
+        )
 
 
 def _config(place: Path) -> dict[str, Any]:
@@ -99,18 +115,18 @@ def _config(place: Path) -> dict[str, Any]:
 
 
 def _metrics_of(place: Path) -> list[Path]:
-    files = [place / METRICS, *sorted(place.glob(f"*/{METRICS}"))]
+    files = [place / FILE_NAME, *sorted(place.glob(f"*/{FILE_NAME}"))]
     return [file for file in files if file.is_file()]
 
 
 def _lines(place: Path, file: Path) -> Iterator[Line]:
     """The lines of a file; a directory says more of a run than its lines do."""
-    own = OF_A_GRID.fullmatch(file.parent.name) if file.parent != place else None
+    own = row_and_seed(file.parent) if file.parent != place else None
     for numbers in read_metrics(file):
         row = str(numbers.get("model", numbers.get("name", "")))
         seed = numbers.get("seed", 0)
         if own is not None:
-            row, seed = own["row"], int(own["seed"])
+            row, seed = own
         yield Line(row, seed, numbers["step"], numbers)
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.common.workdir import read_json
-from experiments.report.runs import OF_A_GRID, Run, holders
+from experiments.common.grid import numbers_of, row_and_seed
+from experiments.report.runs import Run, holders, readable
 
 # What a model wrote, among the texts of a sample; the others were given.
 WRITTEN = "translation"
@@ -21,9 +21,10 @@ def samples_of(runs: Sequence[Run]) -> list[Sample]:
     """One for each thing that was given; the first seed of a row stands for it."""
     found: dict[tuple[tuple[str, str], ...], dict[tuple[str, str], str]] = {}
     for run in runs:
-        for row, given, text in _of(run):
-            made = found.setdefault(tuple(given.items()), {})
-            made.setdefault((run.name, row), text)
+        with readable(run):
+            for row, given, text in _of(run):
+                made = found.setdefault(tuple(given.items()), {})
+                made.setdefault((run.name, row), text)
     return [
         Sample(dict(given), [(*who, text) for who, text in made.items()])
         for given, made in found.items()
@@ -45,8 +46,7 @@ def _of(run: Run) -> Iterator[tuple[str, dict[str, str], str]]:
 
 def _finished(run: Run) -> Iterator[tuple[str, dict[str, Any]]]:
     """Runs of a grid, whose results keep numbers alone."""
-    for file in sorted(run.path.glob("*-seed*/finished/run.json")):
-        own = OF_A_GRID.fullmatch(file.parts[-3])
-        numbers = read_json(file)
+    for path in sorted(run.path.glob("*-seed*")):
+        own, numbers = row_and_seed(path), numbers_of(path)
         if own is not None and numbers and numbers.get("sample"):
-            yield own["row"], numbers
+            yield own[0], numbers

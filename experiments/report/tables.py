@@ -2,16 +2,14 @@
 
 import importlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.common import listing, provenance
 from experiments.common.tables import parse
-from experiments.report.runs import Run
+from experiments.report.runs import Run, readable
 
 ABSENT = "–"
-NUMBER = re.compile(r"[-+−]?[\d.]+\b(?!-)")
 
 
 class Table(NamedTuple):
@@ -19,11 +17,6 @@ class Table(NamedTuple):
 
     columns: list[str]
     rows: list[list[str]]
-
-    def words(self, column: int) -> bool:
-        """Whether a column has words, which begin at the left, and no numbers."""
-        cells = [row[column] for row in self.rows]
-        return column == 0 or not any(NUMBER.match(cell) for cell in cells)
 
 
 def overview(runs: Sequence[Run]) -> Table:
@@ -34,9 +27,9 @@ def overview(runs: Sequence[Run]) -> Table:
 
 def differences(runs: Sequence[Run]) -> Table:
     """The settings that are not the same in all runs, a column a run."""
-    settings = [_settings(run) for run in runs]
-    names = dict.fromkeys(name for each in settings for name in each)
-    rows = [[name, *(each.get(name, ABSENT) for each in settings)] for name in names]
+    known = [_settings(run) for run in runs]
+    names = dict.fromkeys(name for each in known for name in each)
+    rows = [[name, *(each.get(name, ABSENT) for each in known)] for name in names]
     return Table(
         ["setting", *(run.name for run in runs)],
         [row for row in rows if len(set(row[1:])) > 1],
@@ -53,15 +46,26 @@ def joined(runs: Sequence[Run]) -> list[Table]:
     found: dict[tuple[str, ...], Table] = {}
     for run in runs:
         own = _own(run)
-        for columns, rows in parse(own.markdown(run.results)) if own else []:
+        with readable(run):
+            written = parse(own.markdown(run.results)) if own else []
+        for columns, rows in written:
             table = found.setdefault(tuple(columns), Table(["run", *columns], []))
             table.rows.extend([run.name, *row] for row in rows)
     return list(found.values())
 
 
 def notes(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
-    """What the experiments say of their tables, a list a run."""
-    return [(run.name, own.notes(run.results)) for run in runs if (own := _own(run))]
+    """What the experiments say of their tables: the runs, and what is said of them."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        own = _own(run)
+        with readable(run):
+            for note in own.notes(run.results) if own else []:
+                found.setdefault(note, []).append(run.name)
+    said: dict[str, list[str]] = {}
+    for note, names in found.items():
+        said.setdefault(", ".join(names), []).append(note)
+    return list(said.items())
 
 
 def _own(run: Run) -> Any:

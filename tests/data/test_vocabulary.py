@@ -160,7 +160,7 @@ def test_changed_files_are_refused(vocabulary, tmp_path):
         load_vocabulary(tmp_path / "nowhere")
 
 
-def test_sizes_that_cannot_be_had_are_refused():
+def test_sizes_that_cannot_be_had_are_refused(plain_errors):
     with pytest.raises(ValueError, match="size: got 258"):
         train_vocabulary(TEXTS, 258)
     with pytest.raises(ValueError, match="size: got 5000; expected at most 260"):

@@ -22,7 +22,7 @@ def finished(program, arguments):
 def stop_at(patch, owner, name, number):
     """SIGINT at the call of that number, in the list of calls that is returned.
 
-    Of batches the first one of each model is to compile.
+    The first batch of each model is for compiling.
     """
     original, calls = getattr(owner, name), []
 

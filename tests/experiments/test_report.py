@@ -9,7 +9,9 @@ from attn_jax.train import MetricLogger
 from experiments import results as results_page
 from experiments.common.workdir import write_json
 from experiments.report.__main__ import main
-from experiments.report.curves import POINTS, curves_of, ends
+from experiments.report.charts import POINTS, chart, looks_of
+from experiments.report.curves import curves_of, ends
+from experiments.report.page import page
 from experiments.report.runs import read_runs
 from experiments.report.samples import samples_of
 from experiments.report.tables import differences, joined
@@ -113,29 +115,56 @@ def test_a_run_of_a_grid_is_named_by_its_directory(tmp_path):
 
 
 def test_a_long_curve_is_thinned_to_what_a_screen_shows(tmp_path):
-    run = a_run(tmp_path / "run", steps=range(1, 3 * POINTS + 2), seeds=1)
+    """Of the mean over seeds, too, which has every step that they share."""
+    last = 3 * POINTS + 1
+    run = a_run(tmp_path / "run", steps=range(1, last + 1))
+    with MetricLogger(run, name="more", tensorboard=False) as logger:
+        for step in range(2, last, 2):
+            logger.log(step, {"model": HOSTILE, "seed": 2, "loss": 1.0})
     (found,) = read_runs([str(run)])
-    loss = next(each for each in curves_of(found) if each.measure == "loss")
-    assert POINTS // 2 <= len(loss.steps) <= POINTS + 1
-    assert loss.steps[-1] == 3 * POINTS + 1
+    losses = [each for each in curves_of(found) if each.measure == "loss"]
+    assert [len(each.steps) for each in losses] == [last, last, last // 2]
+    steps = [trace.x for trace in chart(losses, looks_of(losses)).data]
+    assert [len(each) for each in steps] == [751, 751, 751, 751]
+    assert [each[-1] for each in steps] == [last, last, last - 1, last - 1]
+
+
+# What the curves of committed results measure; elsewhere they have none.
+MEASURED = {
+    "compare/demo": {"validation_bits_per_byte"},
+    "eigen_training/mlm": {"evaluation", "evaluation 2"},
+    "eigen_training/sentences-seeds3": {"evaluation", "evaluation 2"},
+    "exclusive/ablations-seeds3": {"validation_bits_per_byte"},
+    "exclusive/ablations-seeds5": {"validation_bits_per_byte"},
+    "exclusive/main-seeds5": {"validation_bits_per_byte"},
+    "feature_maps/cpu": {
+        "validation_loss",
+        "validation_symbols_right",
+        "validation_bits_per_byte",
+    },
+    "linear_copy/cpu-seeds3": {"validation_loss", "validation_symbols_right"},
+    "linear_images/fashion-mnist": {"evaluation"},
+    "synthesizer/heads-seeds3": {"validation_bits_per_byte"},
+    "synthesizer/lm-bytes-seeds3": {"validation_bits_per_byte"},
+    "synthesizer/lm-subwords-seeds3": {"validation_bits_per_byte"},
+    "synthesizer/snippets-seeds3": {"evaluation"},
+    "synthesizer/translation-seeds3": {"evaluation"},
+    "translation/libreoffice-en-de": {"loss", "validation_loss", "validation_bleu"},
+    "translation/reversal": {"loss", "validation_loss", "validation_bleu"},
+}
 
 
 @pytest.mark.parametrize(
     "file", sorted(results_page.SOURCES.glob("*/*.json")), ids=lambda file: file.stem
 )
 def test_every_committed_result_has_a_page(file):
-    """Its tables hold all rows; curves are named, and end where its numbers do."""
+    """Its own tables, and curves that are named by what they measure."""
     (run,) = read_runs([str(file)])
     tables = joined([run])
     assert tables
     assert all(len(row) == len(table.columns) for table in tables for row in table.rows)
-    curves = curves_of(run)
-    assert bool(curves) == ('"curve"' in file.read_text())
-    # Where results don't repeat the last evaluation, its name is lost.
-    nameless = file.parent.name in ("eigen_training", "linear_images")
-    nameless |= file.stem in ("snippets-seeds3", "translation-seeds3")
-    assert nameless == any(each.measure.startswith("evaluation") for each in curves)
-    assert all(each.row for each in curves if file.parent.name != "translation")
+    name = f"{file.parent.name}/{file.stem}"
+    assert {each.measure for each in curves_of(run)} == MEASURED.get(name, set())
 
 
 def test_runs_are_told_apart_by_as_little_of_their_paths_as_is_enough(runs, tmp_path):
@@ -148,13 +177,20 @@ def test_runs_are_told_apart_by_as_little_of_their_paths_as_is_enough(runs, tmp_
 
 def test_runs_made_alike_say_so(runs):
     first, _ = read_runs([str(run) for run in runs])
-    assert differences([first, first._replace(name="again")]).rows == []
+    alike = [first, first._replace(name="again")]
+    assert differences(alike).rows == []
+    assert "the runs were made alike" in page(alike)
 
 
 def test_what_is_no_run_is_named(runs, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "other.json").write_text('{"rows": []}')
+    (tmp_path / "rows.json").write_text('{"experiment": "compare", "config": {}}')
+    (tmp_path / "number.json").write_text('{"experiment": 3, "config": {}}')
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    (begun / "metrics.jsonl").touch()
     broken = a_run(tmp_path / "broken")
     (broken / "results.json").write_text("{")
     cases = {
@@ -162,6 +198,13 @@ def test_what_is_no_run_is_named(runs, tmp_path, capsys):
         str(tmp_path / "gone"): "which is not there and holds no run",
         str(tmp_path / "list.json"): "holds list, not an object",
         str(tmp_path / "other.json"): "expected the results.json of an experiment",
+        str(tmp_path / "number.json"): "expected the results.json of an experiment",
+        str(
+            tmp_path / "rows.json"
+        ): "rows.json, whose files don't fit (KeyError: 'rows')",
+        str(
+            begun
+        ): "expected a directory with results, or with a line of metrics.jsonl",
         str(broken): "results.json is no JSON",
     }
     for path, words in cases.items():

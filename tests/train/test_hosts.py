@@ -6,8 +6,7 @@ import signal
 
 import pytest
 
-from attn_jax.train import HostLostError, hosts
-from attn_jax.train._place import options_of
+from attn_jax.train import HostLostError, _place, hosts
 from tests import hosts as several
 from tests.train import small, toy
 
@@ -85,17 +84,17 @@ def test_a_place_that_does_not_fit_is_named(wrong, said, plain_errors):
 
 
 def test_seconds_of_the_environment_may_be_parts_of_one(monkeypatch):
-    monkeypatch.setenv(hosts.TIMEOUT, "2.5")
-    assert options_of(hosts.AUTO, None, None, None) == {"timeout": 2.5}
-    monkeypatch.setenv(hosts.TIMEOUT, "soon")
-    with pytest.raises(ValueError, match="ATTN_JAX_TIMEOUT: got 'soon'; expected sec"):
-        options_of(hosts.AUTO, None, None, None)
+    monkeypatch.setenv(_place.TIMEOUT, "2.5")
+    assert _place.options_of(_place.AUTO, None, None, None) == {"timeout": 2.5}
+    monkeypatch.setenv(_place.TIMEOUT, "soon")
+    with pytest.raises(ValueError, match="ATTN_JAX_TIMEOUT: got 'soon'; expected a"):
+        _place.options_of(_place.AUTO, None, None, None)
 
 
 def test_one_host_is_all_of_them(monkeypatch):
     for alone in (None, "1"):
         if alone:
-            monkeypatch.setenv(hosts.HOSTS, alone)
+            monkeypatch.setenv(_place.HOSTS, alone)
         with hosts.joined():
             assert hosts.is_writer()
             assert hosts.rows(6) == range(6)
