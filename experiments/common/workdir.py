@@ -198,7 +198,7 @@ def write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        scratch.write_text(text, encoding="utf-8")
+        scratch.write_text(text, encoding="utf-8", errors="replace")
         os.replace(scratch, path)
     finally:
         scratch.unlink(missing_ok=True)

@@ -7,12 +7,13 @@ A run is the directory of one, finished or not, or the results.json of one. The 
 a single file: it opens without the runs and without a network, and can be sent.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.common.errors import UserError, of_the_system
-from experiments.common.interrupts import complain
+from experiments.common.errors import UserError, fail, of_the_system
+from experiments.common.interrupts import complain, sigterm_interrupts
 from experiments.common.programs import parser_of
 from experiments.common.workdir import write_text
 from experiments.report.page import page
@@ -29,16 +30,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", default=OUTPUT, metavar="FILE", help=page_help)
     chosen = parser.parse_args(arguments)
     try:
-        text = page(read_runs(chosen.runs))
-    except (UserError, ValueError, OSError) as error:
+        with sigterm_interrupts():
+            output = _output(chosen.output)
+            write_text(output, page(read_runs(chosen.runs)))
+    except UserError as error:
         return complain(error, 2)
-    output = Path(chosen.output)
-    try:
-        write_text(output, text)
     except OSError as error:
-        return complain(of_the_system(error, output), 2)
-    print(output)
+        return complain(of_the_system(error, chosen.output), 2)
+    except KeyboardInterrupt:
+        return complain(KeyboardInterrupt("stopped; no page was written"), 130)
+    print(chosen.output)
     return 0
+
+
+def _output(path: str) -> Path:
+    """Where the page goes, links followed; only files are replaced."""
+    output = Path(os.path.realpath(path))
+    if not path or (output.exists() and not output.is_file()):
+        got = f"{path}, which is there and no file" if path else "nothing"
+        fail("--output", got, "a file, new or old", f"pass {OUTPUT}")
+    return output
 
 
 if __name__ == "__main__":

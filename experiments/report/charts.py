@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from attn_jax.analysis.plots import line_styles
-from experiments.report.curves import Curve, mean_curve
+from experiments.report.curves import Curve, mean_curve, of_seed
 
 DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}
 SYMBOLS = {
@@ -72,17 +72,20 @@ def chart(curves: Sequence[Curve], looks: Mapping[tuple[str, str], Look]) -> go.
 def looks_of(curves: Sequence[Curve]) -> dict[tuple[str, str], Look]:
     """A look for each run and row, the same in every chart of a page.
 
-    A row names its run where there are several; a run may have a single row, without
-    a name.
+    Rows differ in colour and marks; where there are several runs, these differ in
+    their dashes. A run may have a single row, without a name.
     """
-    several = len({curve.run for curve in curves}) > 1
-    groups = dict.fromkeys((curve.run, curve.row) for curve in curves)
-    names = {
-        (run, row): ": ".join(filter(None, (run, row))) if several else row or run
-        for run, row in groups
-    }
-    styles = line_styles(names.values())
-    return {who: Look(name, styles[name]) for who, name in names.items()}
+    runs = list(dict.fromkeys(curve.run for curve in curves))
+    styles = line_styles(dict.fromkeys(curve.row for curve in curves))
+    looks = {}
+    for run, row in dict.fromkeys((curve.run, curve.row) for curve in curves):
+        name, style = row or run, styles[row]
+        if len(runs) > 1:
+            name = ": ".join(filter(None, (run, row)))
+            dash = list(DASHES)[runs.index(run) % len(DASHES)]
+            style = style | {"linestyle": dash}
+        looks[run, row] = Look(name, style)
+    return looks
 
 
 def _traces(curves: Sequence[Curve], look: Look) -> list[go.Scatter]:
@@ -99,7 +102,8 @@ def _traces(curves: Sequence[Curve], look: Look) -> list[go.Scatter]:
 
 def _of_a_seed(curve: Curve) -> list[str]:
     """What is shown of each point; one that is None isn't drawn."""
-    return [f"{value or 0:.5g}, seed {curve.seed}" for value in curve.values]
+    seed = f", {of_seed(curve.seed)}" if of_seed(curve.seed) else ""
+    return [f"{value or 0:.5g}{seed}" for value in curve.values]
 
 
 def _line(
@@ -120,22 +124,33 @@ def _line(
     }
     # What stands in %{...} of a template is filled in; a name is not one.
     name = look.name.replace("%{", "% {")
+    shown = _shown(values)
     return go.Scatter(
-        x=_thinned(steps),
-        y=_thinned(values),
+        x=[steps[i] for i in shown],
+        y=[values[i] for i in shown],
         name=look.name,
         legendgroup=look.name,
-        text=_thinned(words),
+        text=[words[i] for i in shown],
         hovertemplate=f"step %{{x:,}}: %{{text}}<br>{name}<extra></extra>",
         **(drawn | more),
     )
 
 
-def _thinned(values: Sequence[Any]) -> list[Any]:
-    """Every so many of them, and the last."""
-    stride = -(-len(values) // POINTS) or 1
-    chosen = list(values[::stride])
-    return chosen if (len(values) - 1) % stride == 0 else [*chosen, values[-1]]
+def _shown(values: Sequence[float | None]) -> list[int]:
+    """Which of many points a line has: the lowest and the highest of every stretch."""
+    if len(values) <= POINTS:
+        return list(range(len(values)))
+    length = -(-len(values) // (POINTS // 2))
+    chosen = {0, len(values) - 1}
+    for start in range(0, len(values), length):
+        stretch = range(start, min(start + length, len(values)))
+        lost = [i for i in stretch if values[i] is None]
+        there = [i for i in stretch if values[i] is not None]
+        chosen.update(lost[:1])
+        if there:
+            chosen |= {min(there, key=values.__getitem__)}
+            chosen |= {max(there, key=values.__getitem__)}
+    return sorted(chosen)
 
 
 def _scales() -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """Numbers over steps: of the lines of metrics, or of what results kept of them."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from experiments.common.tables import mean_and_spread
-from experiments.report.runs import Line, Run, holders, readable
+from experiments.report.runs import Line, Run, holders
 
 # What the training loop logs; all else is of an evaluation.
 TRAINING = (
@@ -17,7 +18,15 @@ TRAINING = (
     "parameter_norm",
 )
 # Neither: they say whose a line is, or count.
-ASIDE = ("step", "seed", "tokens", "skipped", "skipped_steps", "training_seconds")
+ASIDE = (
+    "step",
+    "seed",
+    "nonfinite",
+    "tokens",
+    "skipped",
+    "skipped_steps",
+    "training_seconds",
+)
 
 
 class Curve(NamedTuple):
@@ -25,24 +34,37 @@ class Curve(NamedTuple):
 
     run: str
     row: str
-    seed: int
+    seed: int | None
     measure: str
     steps: list[int]
     values: list[float | None]
 
 
 def curves_of(run: Run) -> list[Curve]:
-    """All that a run has, from its metrics where there are any."""
-    found: dict[tuple[str, int, str], dict[int, float | None]] = {}
-    with readable(run):
-        for row, seed, step, numbers in run.lines or _kept(run.results):
-            for measure, value in numbers.items():
-                lost = measure in numbers.get("nonfinite", ())
-                if measure not in ASIDE and (lost or _is_number(value)):
-                    found.setdefault((row, seed, measure), {})[step] = value
+    """All that a run has, from its metrics where there are any.
+
+    A step that comes again begins the rest anew: there somebody ran a program again.
+    """
+    found: dict[tuple[str, int | None], dict[str, dict[int, float | None]]] = {}
+    latest: dict[tuple[str, int | None], int] = {}
+    for row, seed, step, numbers in run.lines or _kept(run.results):
+        own = found.setdefault((row, seed), {})
+        if step < latest.get((row, seed), step):
+            for name, points in own.items():
+                own[name] = {s: value for s, value in points.items() if s < step}
+        latest[row, seed] = step
+        for measure, value in numbers.items():
+            if measure in ASIDE:
+                continue
+            if _lost(measure, numbers):
+                own.setdefault(measure, {})[step] = None
+            elif _is_number(value):
+                own.setdefault(measure, {})[step] = float(value)
     return [
-        Curve(run.name, *who, *map(list, zip(*sorted(points.items()), strict=True)))
-        for who, points in found.items()
+        Curve(run.name, *who, measure, list(points), list(points.values()))
+        for who, own in found.items()
+        for measure, points in own.items()
+        if points
     ]
 
 
@@ -70,16 +92,22 @@ def ends(curves: Sequence[Curve]) -> tuple[list[str], list[list[str]]]:
 
 
 def not_finite(run: Run) -> list[str]:
-    """What became infinite or NaN in a run, and which steps it left out for it."""
+    """What became infinite or NaN in a run, and how many steps it left out for it."""
     found: dict[tuple[str, str], str] = {}
-    for line in run.lines:
-        who = f"{run.name}, {line.row}, seed {line.seed}"
-        for measure, value in line.numbers.get("nonfinite", {}).items():
-            what = f"{measure} was {value} at step {line.step:,}"
-            found.setdefault((who, measure), what)
-        if skipped := line.numbers.get("skipped_steps"):
+    for row, seed, step, numbers in run.lines or _kept(run.results):
+        who = ", ".join([run.name, *filter(None, [row, of_seed(seed)])])
+        for measure in numbers:
+            if measure not in ASIDE and _lost(measure, numbers):
+                what = f"{measure} was not finite at step {step:,}"
+                found.setdefault((who, measure), what)
+        if skipped := numbers.get("skipped_steps"):
             found[who, "skipped"] = f"{skipped:,} steps left out"
     return [f"{who}: {what}" for (who, _), what in found.items()]
+
+
+def of_seed(seed: int | None) -> str:
+    """The seed in words, where it is known."""
+    return "" if seed is None else f"seed {seed}"
 
 
 def mean_curve(curves: Sequence[Curve]) -> tuple[list[int], list[float], list[str]]:
@@ -102,7 +130,9 @@ def _end(curves: Sequence[Curve]) -> str:
         return ""
     if len(finite) < len(last):
         return "not finite"
-    return mean_and_spread(finite, "{:.4g}")
+    if len({curve.steps[-1] for curve in curves}) > 1:
+        return "at different steps"
+    return mean_and_spread(finite, "{:#.4g}")
 
 
 def _kept(results: Mapping[str, Any]) -> Iterator[Line]:
@@ -111,13 +141,17 @@ def _kept(results: Mapping[str, Any]) -> Iterator[Line]:
     for row, holder in found:
         points = holder["curve"]
         if not isinstance(points[0], Mapping):
-            names = ["step", *_names(holder, [other for _, other in found])]
+            unknown = f"evaluation of {results.get('experiment')}"
+            every = [other for _, other in found]
+            names = ["step", *_names(holder, every, unknown)]
             points = [dict(zip(names, point, strict=True)) for point in points]
         for point in points:
-            yield Line(row, holder.get("seed", 0), point["step"], point)
+            yield Line(row, holder.get("seed"), point["step"], point)
 
 
-def _names(holder: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> list[str]:
+def _names(
+    holder: Mapping[str, Any], every: Sequence[Mapping[str, Any]], unknown: str
+) -> list[str]:
     """What a curve measures: the one number beside it that its last point repeats.
 
     Two may be equal by chance, though not in all curves with the same numbers beside.
@@ -130,13 +164,20 @@ def _names(holder: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> lis
             for key in _numbers(holder)
             if all(other["curve"][-1][i] == other[key] for other in alike)
         ]
-        unknown = "evaluation" if i == 1 else f"evaluation {i}"
-        names.append(same[0] if len(same) == 1 else unknown)
+        nameless = unknown if i == 1 else f"{unknown}, number {i}"
+        names.append(same[0] if len(same) == 1 else nameless)
     return names
 
 
 def _numbers(holder: Mapping[str, Any]) -> list[str]:
     return sorted(key for key, value in holder.items() if isinstance(value, float))
+
+
+def _lost(measure: str, numbers: Mapping[str, Any]) -> bool:
+    """Whether a number was not finite."""
+    value = numbers[measure]
+    lost = isinstance(value, float) and not math.isfinite(value)
+    return lost or measure in numbers.get("nonfinite", ())
 
 
 def _is_number(value: Any) -> bool:

@@ -10,7 +10,7 @@ import plotly.offline
 import attn_jax
 from experiments.report import charts, tables
 from experiments.report.curves import Curve, curves_of, ends, measures, not_finite
-from experiments.report.runs import Run
+from experiments.report.runs import Run, readable
 from experiments.report.samples import samples_of
 
 TEMPLATE = "page.html"
@@ -18,7 +18,12 @@ TEMPLATE = "page.html"
 
 def page(runs: Sequence[Run]) -> str:
     """The runs as HTML."""
-    curves = [curve for run in runs for curve in curves_of(run)]
+    curves, warnings = [], []
+    for run in runs:
+        with readable(run.path):
+            curves += curves_of(run)
+            warnings += not_finite(run)
+            tables.settings(run), tables.overview([run])
     looks = charts.looks_of(curves)
     of_measure: dict[str, list[Curve]] = {}
     for curve in curves:
@@ -34,7 +39,9 @@ def page(runs: Sequence[Run]) -> str:
         title=" and ".join(run.name for run in runs) if len(runs) < 4 else "Runs",
         version=attn_jax.__version__,
         overview=tables.overview(runs),
-        warnings=[line for run in runs for line in not_finite(run)],
+        warnings=warnings,
+        stale=[run.name for run in runs if run.goes_on],
+        unknown=tables.unknown(runs),
         differences=tables.differences(runs) if len(runs) > 1 else None,
         settings=[(run.name, tables.settings(run)) for run in runs],
         ends=tables.Table(*ends(curves)) if curves else None,

@@ -21,7 +21,7 @@ def samples_of(runs: Sequence[Run]) -> list[Sample]:
     """One for each thing that was given; the first seed of a row stands for it."""
     found: dict[tuple[tuple[str, str], ...], dict[tuple[str, str], str]] = {}
     for run in runs:
-        with readable(run):
+        with readable(run.path):
             for row, given, text in _of(run):
                 made = found.setdefault(tuple(given.items()), {})
                 made.setdefault((run.name, row), text)
@@ -34,7 +34,7 @@ def samples_of(runs: Sequence[Run]) -> list[Sample]:
 def _of(run: Run) -> Iterator[tuple[str, dict[str, str], str]]:
     """Row, what was given, and what was made of it."""
     prompt = run.results.get("prompt")
-    given = {"prompt": prompt} if prompt else {}
+    given = {"prompt": str(prompt)} if prompt else {}
     for row, holder in [*holders(run.results, "sample"), *_finished(run)]:
         yield row, given, str(holder["sample"])
     for row, holder in holders(run.results, "samples"):

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.common import listing, provenance
+from experiments.common.errors import fail
 from experiments.common.tables import parse
-from experiments.report.runs import Run, readable
+from experiments.report.runs import Run, holders, readable
 
 ABSENT = "–"
 
@@ -26,14 +27,26 @@ def overview(runs: Sequence[Run]) -> Table:
 
 
 def differences(runs: Sequence[Run]) -> Table:
-    """The settings that are not the same in all runs, a column a run."""
+    """The settings that are not the same in all runs, a column a run.
+
+    Of a run without results few are known: what isn't there is no difference.
+    """
     known = [_settings(run) for run in runs]
-    names = dict.fromkeys(name for each in known for name in each)
-    rows = [[name, *(each.get(name, ABSENT) for each in known)] for name in names]
-    return Table(
-        ["setting", *(run.name for run in runs)],
-        [row for row in rows if len(set(row[1:])) > 1],
-    )
+    rows = []
+    for name in dict.fromkeys(name for each in known for name in each):
+        told = {
+            each.get(name, ABSENT)
+            for run, each in zip(runs, known, strict=True)
+            if run.results or name in each
+        }
+        if len(told) > 1:
+            rows.append([name, *(each.get(name, ABSENT) for each in known)])
+    return Table(["setting", *(run.name for run in runs)], rows)
+
+
+def unknown(runs: Sequence[Run]) -> list[str]:
+    """The runs of which few settings are known, or none."""
+    return [run.name for run in runs if not run.results]
 
 
 def settings(run: Run) -> Table:
@@ -46,10 +59,17 @@ def joined(runs: Sequence[Run]) -> list[Table]:
     found: dict[tuple[str, ...], Table] = {}
     for run in runs:
         own = _own(run)
-        with readable(run):
+        with readable(run.path):
             written = parse(own.markdown(run.results)) if own else []
         for columns, rows in written:
             table = found.setdefault(tuple(columns), Table(["run", *columns], []))
+            if any(len(row) != len(columns) for row in rows):
+                fail(
+                    "RUN",
+                    f"{run.path}, with a | in a name",
+                    "names without",
+                    "rename it",
+                )
             table.rows.extend([run.name, *row] for row in rows)
     return list(found.values())
 
@@ -59,7 +79,7 @@ def notes(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     found: dict[str, list[str]] = {}
     for run in runs:
         own = _own(run)
-        with readable(run):
+        with readable(run.path):
             for note in own.notes(run.results) if own else []:
                 found.setdefault(note, []).append(run.name)
     said: dict[str, list[str]] = {}
@@ -82,21 +102,29 @@ def _overview(run: Run) -> list[str]:
     return [
         run.name,
         run.results.get("experiment", ABSENT),
-        run.results.get("preset", str(run.config.get("preset", ABSENT))),
-        "finished" if run.results else f"at step {_step(run):,}",
+        str(run.results.get("preset", run.config.get("preset", ABSENT))),
+        _state(run),
         ABSENT if training is None else f"{training:,.0f}",
     ]
 
 
-def _step(run: Run) -> int:
-    return max(line.step for line in run.lines)
+def _state(run: Run) -> str:
+    if not run.results:
+        return f"at step {run.step:,}"
+    if run.goes_on:
+        return f"finished at step {run.config['steps']:,}, now at {run.step:,}"
+    return "finished"
 
 
 def _settings(run: Run) -> dict[str, str]:
     """The config, the data, and where the numbers are from, flat and in words."""
     origin = {name: run.results.get(name) for name in provenance.ORIGIN}
     corpus = {"corpus": run.results.get("corpus")}
-    return _flat({**run.config, **corpus, **origin})
+    rows = dict.fromkeys(line.row for line in run.lines)
+    if not run.lines and isinstance(run.results.get("rows"), list):
+        rows = dict.fromkeys(row for row, _ in holders(run.results["rows"], "runs"))
+    names = ", ".join(filter(None, rows)) or None
+    return _flat({"rows": names, **run.config, **corpus, **origin})
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

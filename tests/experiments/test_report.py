@@ -52,7 +52,9 @@ def test_the_page_in_a_browser(runs, tmp_path, capsys):
         assert "num_layers\t2" not in "\n".join(differing)
         tables = page.locator(".scroll").all_inner_texts()
         assert any("compare/demo\tlinear\t2.788\t119,104" in each for each in tables)
-        assert any(f"a/demo\t{HOSTILE}\t30\t2.5 ± 0.5 (n=2)" in each for each in tables)
+        assert any(
+            f"a/demo\t{HOSTILE}\t30\t2.500 ± 0.5000 (n=2)" in each for each in tables
+        )
         assert page.locator("b").count() == 0
         names = page.locator("h3").all_inner_texts()
         assert names[1:4] == ["validation_loss", "validation_bits_per_byte", "loss"]
@@ -88,12 +90,12 @@ def test_a_run_is_read_while_it_is_trained(tmp_path):
     assert main([str(run), "--output", str(output)]) == 0
     text = output.read_text()
     assert "at step 30" in text
-    assert "linear, seed 1: validation_loss was nan at step 30" in text
+    assert "linear, seed 1: validation_loss was not finite at step 30" in text
     assert "What differs" not in text
     (found,) = read_runs([str(run)])
     columns, rows = ends(curves_of(found))
     assert columns == ["run", "row", "steps", "validation_loss", "loss"]
-    assert rows[0][1:] == ["linear", "30", "not finite", "0.53 ± 0.5 (n=2)"]
+    assert rows[0][1:] == ["linear", "30", "not finite", "0.5300 ± 0.5000 (n=2)"]
 
 
 def test_a_run_of_a_grid_is_named_by_its_directory(tmp_path):
@@ -115,25 +117,56 @@ def test_a_run_of_a_grid_is_named_by_its_directory(tmp_path):
 
 
 def test_a_long_curve_is_thinned_to_what_a_screen_shows(tmp_path):
-    """Of the mean over seeds, too, which has every step that they share."""
+    """What sticks out stays; seeds are joined first, at every step that they share."""
     last = 3 * POINTS + 1
     run = a_run(tmp_path / "run", steps=range(1, last + 1))
     with MetricLogger(run, name="more", tensorboard=False) as logger:
         for step in range(2, last, 2):
-            logger.log(step, {"model": HOSTILE, "seed": 2, "loss": 1.0})
+            loss = 99.0 if step == 1714 else 1.0
+            logger.log(step, {"model": HOSTILE, "seed": 2, "loss": loss})
     (found,) = read_runs([str(run)])
     losses = [each for each in curves_of(found) if each.measure == "loss"]
     assert [len(each.steps) for each in losses] == [last, last, last // 2]
-    steps = [trace.x for trace in chart(losses, looks_of(losses)).data]
-    assert [len(each) for each in steps] == [751, 751, 751, 751]
-    assert [each[-1] for each in steps] == [last, last, last - 1, last - 1]
+    drawn = chart(losses, looks_of(losses)).data
+    assert all(POINTS // 3 < len(trace.x) <= POINTS + 2 for trace in drawn)
+    assert [trace.x[-1] for trace in drawn] == [last, last, last - 1, last - 1]
+    peak = [
+        trace.x[max(range(len(trace.y)), key=trace.y.__getitem__)] for trace in drawn
+    ]
+    assert peak[2:] == [1714, 1714]
 
 
+def test_what_was_run_again_from_an_earlier_step_takes_the_place_of_the_rest(tmp_path):
+    run = a_run(tmp_path / "run", seeds=1)
+    a_run(run, steps=(10, 15), seeds=1, last=7.0)
+    (found,) = read_runs([str(run)])
+    loss, validation = curves_of(found)
+    assert loss.steps == [10, 15]
+    assert (validation.steps, validation.values) == ([15], [7.0])
+
+
+def test_seeds_that_are_not_equally_far_have_no_mean(tmp_path):
+    run = a_run(tmp_path / "run", seeds=2)
+    a_run(run, steps=(40,), seeds=1)
+    _, rows = ends(curves_of(read_runs([str(run)])[0]))
+    assert rows[0][2:] == ["30 to 40", "at different steps", "at different steps"]
+
+
+def test_a_run_that_goes_on_says_so(tmp_path):
+    run = a_run(tmp_path / "run")
+    ended = {"experiment": "mine", "config": {"steps": 20, "learning_rate": 0.1}}
+    write_json(run / "results.json", ended)
+    text = page(read_runs([str(run)]))
+    assert "finished at step 20, now at 30" in text
+    assert "its tables, samples and figures" in text
+
+
+NAMELESS = {"evaluation of eigen_training", "evaluation of eigen_training, number 2"}
 # What the curves of committed results measure; elsewhere they have none.
 MEASURED = {
     "compare/demo": {"validation_bits_per_byte"},
-    "eigen_training/mlm": {"evaluation", "evaluation 2"},
-    "eigen_training/sentences-seeds3": {"evaluation", "evaluation 2"},
+    "eigen_training/mlm": NAMELESS,
+    "eigen_training/sentences-seeds3": NAMELESS,
     "exclusive/ablations-seeds3": {"validation_bits_per_byte"},
     "exclusive/ablations-seeds5": {"validation_bits_per_byte"},
     "exclusive/main-seeds5": {"validation_bits_per_byte"},
@@ -143,12 +176,12 @@ MEASURED = {
         "validation_bits_per_byte",
     },
     "linear_copy/cpu-seeds3": {"validation_loss", "validation_symbols_right"},
-    "linear_images/fashion-mnist": {"evaluation"},
+    "linear_images/fashion-mnist": {"evaluation of linear_images"},
     "synthesizer/heads-seeds3": {"validation_bits_per_byte"},
     "synthesizer/lm-bytes-seeds3": {"validation_bits_per_byte"},
     "synthesizer/lm-subwords-seeds3": {"validation_bits_per_byte"},
-    "synthesizer/snippets-seeds3": {"evaluation"},
-    "synthesizer/translation-seeds3": {"evaluation"},
+    "synthesizer/snippets-seeds3": {"evaluation of synthesizer"},
+    "synthesizer/translation-seeds3": {"evaluation of synthesizer"},
     "translation/libreoffice-en-de": {"loss", "validation_loss", "validation_bleu"},
     "translation/reversal": {"loss", "validation_loss", "validation_bleu"},
 }
@@ -179,7 +212,9 @@ def test_runs_made_alike_say_so(runs):
     first, _ = read_runs([str(run) for run in runs])
     alike = [first, first._replace(name="again")]
     assert differences(alike).rows == []
-    assert "the runs were made alike" in page(alike)
+    assert "Nothing that is known." in page(alike)
+    done = [run._replace(results={"experiment": "mine", "config": {}}) for run in alike]
+    assert "were made alike" in page(done)
 
 
 def test_what_is_no_run_is_named(runs, tmp_path, capsys):
@@ -191,6 +226,10 @@ def test_what_is_no_run_is_named(runs, tmp_path, capsys):
     begun = tmp_path / "begun"
     begun.mkdir()
     (begun / "metrics.jsonl").touch()
+    compiling = tmp_path / "compiling"
+    write_json(compiling / "config.json", {"steps": 3})
+    lost = a_run(tmp_path / "lost", steps=(1,))
+    (lost / "metrics.jsonl").write_text('{"name": "x", "step": null, "loss": 1}\n')
     broken = a_run(tmp_path / "broken")
     (broken / "results.json").write_text("{")
     cases = {
@@ -199,22 +238,37 @@ def test_what_is_no_run_is_named(runs, tmp_path, capsys):
         str(tmp_path / "list.json"): "holds list, not an object",
         str(tmp_path / "other.json"): "expected the results.json of an experiment",
         str(tmp_path / "number.json"): "expected the results.json of an experiment",
-        str(
-            tmp_path / "rows.json"
-        ): "rows.json, whose files don't fit (KeyError: 'rows')",
-        str(
-            begun
-        ): "expected a directory with results, or with a line of metrics.jsonl",
+        str(tmp_path / "rows.json"): "whose files don't fit (KeyError: 'rows')",
+        str(tmp_path): "which holds runs and is none",
+        str(compiling): "which has logged nothing yet",
+        str(lost): "no whole number",
+        str(begun): "a directory with results, or with a line of metrics.jsonl",
         str(broken): "results.json is no JSON",
     }
     for path, words in cases.items():
         assert main([path]) == 2
         assert words in capsys.readouterr().err
-    assert main([str(runs[0]), f"{runs[0]}/."]) == 2
-    assert "RUN: got" in (said := capsys.readouterr().err)
-    assert "twice" in said
-    assert main([str(runs[0]), "--output", str(runs[0])]) == 2
-    assert str(runs[0]) in capsys.readouterr().err
+    write_json(runs[0] / "results.json", {"experiment": "mine", "config": {}})
+    for again in (f"{runs[0]}/.", str(runs[0] / "results.json")):
+        assert main([str(runs[0]), again]) == 2
+        assert f"RUN: got {again} twice" in capsys.readouterr().err
+    for output in (str(runs[0]), "/dev/null", ""):
+        assert main([str(runs[0]), "--output", output]) == 2
+        assert "--output: got" in capsys.readouterr().err
+
+
+def test_ctrl_c_leaves_nothing(runs, tmp_path, capsys, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", interrupt)
+    output = tmp_path / "away" / "page.html"
+    assert main([str(runs[0]), "--output", str(output)]) == 130
+    assert capsys.readouterr().err == "error: stopped; no page was written\n"
+    assert list(output.parent.iterdir()) == []
+
+
+def test_a_command_line_without_a_run_is_refused():
     with pytest.raises(SystemExit) as left:
         main([])
     assert left.value.code == 2
