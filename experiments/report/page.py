@@ -17,13 +17,18 @@ TEMPLATE = "page.html"
 
 
 def page(runs: Sequence[Run]) -> str:
-    """The runs as HTML."""
-    curves, warnings = [], []
+    """The runs as HTML.
+
+    Raises:
+      UserError: a run whose files hold something else than an experiment writes.
+    """
+    curves, warnings, overview, settings = [], [], [], []
     for run in runs:
         with readable(run.path):
             curves += curves_of(run)
             warnings += not_finite(run)
-            tables.settings(run), tables.overview([run])
+            overview.append(tables.overview(run))
+            settings.append((run.name, tables.settings(run)))
     looks = charts.looks_of(curves)
     of_measure: dict[str, list[Curve]] = {}
     for curve in curves:
@@ -38,12 +43,12 @@ def page(runs: Sequence[Run]) -> str:
     return environment.get_template(TEMPLATE).render(
         title=" and ".join(run.name for run in runs) if len(runs) < 4 else "Runs",
         version=attn_jax.__version__,
-        overview=tables.overview(runs),
+        overview=tables.Table(tables.OVERVIEW, overview),
         warnings=warnings,
         stale=[run.name for run in runs if run.goes_on],
         unknown=tables.unknown(runs),
         differences=tables.differences(runs) if len(runs) > 1 else None,
-        settings=[(run.name, tables.settings(run)) for run in runs],
+        settings=settings,
         ends=tables.Table(*ends(curves)) if curves else None,
         tables=tables.joined(runs),
         notes=tables.notes(runs),

@@ -11,6 +11,7 @@ from experiments.common.tables import parse
 from experiments.report.runs import Run, holders, readable
 
 ABSENT = "–"
+OVERVIEW = ["run", "experiment", "preset", "state", "seconds of training"]
 
 
 class Table(NamedTuple):
@@ -20,10 +21,17 @@ class Table(NamedTuple):
     rows: list[list[str]]
 
 
-def overview(runs: Sequence[Run]) -> Table:
-    """What each run is, and how far it came."""
-    columns = ["run", "experiment", "preset", "state", "seconds of training"]
-    return Table(columns, [_overview(run) for run in runs])
+def overview(run: Run) -> list[str]:
+    """What a run is, and how far it came: a row with the columns OVERVIEW."""
+    seconds = run.results.get("seconds")
+    training = seconds.get("training") if isinstance(seconds, Mapping) else seconds
+    return [
+        run.name,
+        run.results.get("experiment", ABSENT),
+        str(run.results.get("preset", run.config.get("preset", ABSENT))),
+        _state(run),
+        ABSENT if training is None else f"{training:,.0f}",
+    ]
 
 
 def differences(runs: Sequence[Run]) -> Table:
@@ -94,18 +102,6 @@ def _own(run: Run) -> Any:
     if not name or listing.find(name) is None:
         return None
     return importlib.import_module(f"experiments.{name}.table")
-
-
-def _overview(run: Run) -> list[str]:
-    seconds = run.results.get("seconds")
-    training = seconds.get("training") if isinstance(seconds, Mapping) else seconds
-    return [
-        run.name,
-        run.results.get("experiment", ABSENT),
-        str(run.results.get("preset", run.config.get("preset", ABSENT))),
-        _state(run),
-        ABSENT if training is None else f"{training:,.0f}",
-    ]
 
 
 def _state(run: Run) -> str:
