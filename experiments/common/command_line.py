@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import tyro
 
-from experiments.common.errors import check_name, fail
+from experiments.common.errors import check_name, fail, option
 from experiments.common.help_page import help_page
 from experiments.common.mesh import split_mesh
 
@@ -79,8 +79,3 @@ def check_names(
             check_name(field, name, known, described=described)
     if twice := sorted({name for name in names if list(names).count(name) > 1}):
         fail(field, f"{twice} twice", "each once", f"use {repeats} to repeat")
-
-
-def option(name: str) -> str:
-    """A field as it is written on the command line."""
-    return "--" + name.replace("_", "-")

@@ -19,6 +19,11 @@ def fail(argument: str, got: object, expected: str, remedy: str) -> NoReturn:
     raise UserError(f"{argument}: got {got}; expected {expected}; {remedy}")
 
 
+def option(name: str) -> str:
+    """A field of a config as it is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
 def check_name(
     argument: str,
     name: str,

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from attn_jax.train.hosts import is_writer, meet
-from experiments.common.command_line import option
-from experiments.common.errors import UserError, fail, of_the_system
+from experiments.common.errors import UserError, fail, of_the_system, option
 
 # What Orbax writes into a step, which gets its name once it is complete.
 STEP_FILE = "_CHECKPOINT_METADATA"

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from experiments.common import command_line
-from experiments.common.command_line import at_least, option
-from experiments.common.errors import fail
+from experiments.common.command_line import at_least
+from experiments.common.errors import fail, option
 from experiments.compare.config import PRESETS, CompareConfig
 
 PROGRAM = "python -m experiments.compare"

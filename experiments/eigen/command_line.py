@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.common import command_line
-from experiments.common.command_line import at_least, check_names, option
-from experiments.common.errors import fail
+from experiments.common.command_line import at_least, check_names
+from experiments.common.errors import fail, option
 from experiments.eigen.config import PRESETS, EigenConfig
 
 PROGRAM = "python -m experiments.eigen"

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 
 from experiments.common import command_line
-from experiments.common.command_line import at_least, check_names, option
-from experiments.common.errors import check_name, fail
+from experiments.common.command_line import at_least, check_names
+from experiments.common.errors import check_name, fail, option
 from experiments.eigen_training.config import KINDS, PRESETS, TrainingConfig
 
 PROGRAM = "python -m experiments.eigen_training"

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from experiments.common import command_line
-from experiments.common.command_line import at_least, check_names, option
-from experiments.common.errors import fail
+from experiments.common.command_line import at_least, check_names
+from experiments.common.errors import fail, option
 from experiments.common.lsh import DESCRIBED, HASHES
 from experiments.linear_copy.config import MODELS, PRESETS, CopyConfig
 

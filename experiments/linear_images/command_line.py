@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from attn_jax.nn import MECHANISMS
 from experiments.common import command_line
-from experiments.common.command_line import at_least, check_names, option
-from experiments.common.errors import check_name, fail
+from experiments.common.command_line import at_least, check_names
+from experiments.common.errors import check_name, fail, option
 from experiments.common.lsh import DESCRIBED, HASHES
 from experiments.linear_images.config import PRESETS, ImagesConfig
 from experiments.linear_images.heads import HEADS

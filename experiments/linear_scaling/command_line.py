@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from experiments.common import command_line
-from experiments.common.command_line import at_least, check_names, option
-from experiments.common.errors import fail
+from experiments.common.command_line import at_least, check_names
+from experiments.common.errors import fail, option
 from experiments.linear_scaling.config import PRESETS, ROWS, ScalingConfig
 
 PROGRAM = "python -m experiments.linear_scaling"

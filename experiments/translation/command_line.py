@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from attn_jax.decoding import length_penalties
 from attn_jax.nn import MECHANISMS
 from experiments.common import command_line
-from experiments.common.command_line import at_least, option
-from experiments.common.errors import UserError, fail
+from experiments.common.command_line import at_least
+from experiments.common.errors import UserError, fail, option
 from experiments.common.mechanisms import mechanism_named
 from experiments.translation.config import PRESETS, TranslationConfig, with_text
 

@@ -2,6 +2,8 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +14,13 @@ from benchmarks.mechanisms import CASES
 from benchmarks.sweep import Sweep
 
 SMALL = ("quick", "--longest", "5", "--rounds", "3", "--parts", "sweep")
+
+
+def test_the_peers_environment_has_all_that_a_benchmark_imports():
+    """tyro isn't there, which wants another typeguard than tokamax does."""
+    program = "import sys; sys.modules['tyro'] = None; import benchmarks.__main__"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 @pytest.fixture
