@@ -19,10 +19,11 @@ from typing import Any
 
 from PIL import Image
 
-from experiments.common.errors import UserError, fail
-from experiments.common.interrupts import complain
-from experiments.common.programs import parser_of
-from experiments.common.workdir import read_json, write_text
+from experiments.common import listing
+from experiments.common.errors import check_name, fail
+from experiments.common.programs import exit_code, parser_of
+from experiments.common.workdir import differences, read_json, write_json, write_text
+from experiments.report.runs import readable
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "docs" / "results"
@@ -37,36 +38,73 @@ file is the results.json of one run, with its config, versions and numbers.
 """
 
 
-def page(sources: Path = SOURCES) -> str:
-    """The page: a section for each file."""
-    return "\n".join([INTRODUCTION, *map(_section, _documented(sources))])
+def page(sources: Path | None = None) -> str:
+    """The page: a section for each file; None is those of docs."""
+    return "\n".join([INTRODUCTION, *map(_section, _documented(sources or SOURCES))])
 
 
-def _documented(sources: Path = SOURCES) -> Iterator[dict[str, Any]]:
+def _documented(sources: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(sources.glob("*/*.json")):
         yield json.loads(path.read_text(encoding="utf-8"))
 
 
-def take(workdir: Path) -> None:
-    """Copy the results of a run to docs, and draw its figures there."""
-    source = workdir / "results.json"
-    results = read_json(source)
-    if results is None:
-        expected = "the directory of a finished run, with its results.json"
-        fail("RUN", str(workdir), expected, "pass runs/EXPERIMENT/PRESET")
-    copy = SOURCES / results["experiment"] / f"{_title(results)}.json"
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, copy)
-    draw(results)
+def take(run: Path, *, title: str | None = None, replace: bool = False) -> None:
+    """Put the results of a run into docs, and its figures; all of it or nothing.
+
+    title: in place of the run's own, or of its preset.
+    replace: whether a run of another config may lose its place.
+    """
+    source = run if run.is_file() else run / "results.json"
+    with readable(source), tempfile.TemporaryDirectory() as folder:
+        results = _finished(source)
+        if title is not None:
+            results["title"] = title
+        name = f"{results['experiment']}/{_title(results)}.json"
+        copy = SOURCES / name
+        if copy.parent.parent != SOURCES or copy.name.startswith("."):
+            fail("title", repr(_title(results)), "the name of a file", "pass --title")
+        there = None if replace else read_json(copy)
+        other = differences(there["config"], results["config"]) if there else []
+        if other:
+            got = f"{source}, while {name} is of another config ({'; '.join(other)})"
+            remedy = "pass --title NAME to put it beside that, or --replace"
+            fail("RUN", got, "the same run made again", remedy)
+        _section(results)
+        figures = _drawn(results, Path(folder))
+        write_json(copy, results)
+        _put(figures)
 
 
 def draw(results: Mapping[str, Any]) -> None:
-    """Draw a run's figures in docs, in 256 colours: files are a third as large."""
+    """Draw a run's figures in docs."""
     with tempfile.TemporaryDirectory() as folder:
-        for path in _module(results, "plot").draw(results, Path(folder)):
-            with Image.open(path) as image:
-                few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
-            few.save(_figure(results, path.stem), optimize=True)
+        _put(_drawn(results, Path(folder)))
+
+
+def _finished(source: Path) -> dict[str, Any]:
+    results = read_json(source)
+    if results is None:
+        expected = "a finished run, with its results.json"
+        fail("RUN", str(source.parent), expected, "pass runs/EXPERIMENT/PRESET")
+    known = [each.name for each in listing.experiments()]
+    check_name("RUN", str(results.get("experiment")), known, remedy="pass one of these")
+    return results
+
+
+def _drawn(results: Mapping[str, Any], folder: Path) -> dict[Path, Path]:
+    """Figures in 256 colours, a third as large then, and where they belong."""
+    found = {}
+    for path in _module(results, "plot").draw(results, folder):
+        with Image.open(path) as image:
+            few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        few.save(path, optimize=True)
+        found[path] = _figure(results, path.stem)
+    return found
+
+
+def _put(figures: Mapping[Path, Path]) -> None:
+    for drawn, place in figures.items():
+        shutil.copyfile(drawn, place)
 
 
 def _title(results: Mapping[str, Any]) -> str:
@@ -117,21 +155,27 @@ def _claims_table(caution: str, claims: list[Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page and return the exit code; 2 is a run that isn't there."""
+    """Write the page and return the exit code; 2 is a run that can't be taken."""
     parser = parser_of("python -m experiments.results", __doc__)
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="directory of a run")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="a finished run")
+    parser.add_argument("--title", metavar="NAME", help="of a run, in place of its own")
+    parser.add_argument(
+        "--replace", action="store_true", help="take the place of another config"
+    )
     parser.add_argument("--figures", action="store_true", help="draw all of them again")
     chosen = parser.parse_args(arguments)
-    try:
+
+    def write() -> None:
+        if chosen.title and len(chosen.runs) != 1:
+            fail("--title", f"{len(chosen.runs)} runs", "a single one", "name it alone")
         for run in chosen.runs:
-            take(Path(run))
-        for results in _documented() if chosen.figures else ():
+            take(Path(run), title=chosen.title, replace=chosen.replace)
+        for results in _documented(SOURCES) if chosen.figures else ():
             draw(results)
-    except (UserError, ValueError, OSError) as error:
-        return complain(error, 2)
-    write_text(PAGE, page())
-    print(PAGE.relative_to(ROOT))
-    return 0
+        write_text(PAGE, page())
+        print(PAGE.relative_to(ROOT))
+
+    return exit_code(write, PAGE)
 
 
 if __name__ == "__main__":

@@ -161,6 +161,11 @@ def _fitting(
     place: tuple[Any, ...],
     shape: tuple[int, ...],
 ) -> np.ndarray:
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise ValueError(
+            f"{name}: got {array.dtype}; expected floating numbers, as weights are; "
+            "take the file of the model itself, not one of quantised weights"
+        )
     found = family.from_file(array, place, shape)
     if found is None:
         raise ValueError(

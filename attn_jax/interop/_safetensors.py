@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -55,7 +56,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
         raise
     start = PREFIX + length
     content = np.memmap(path, np.uint8, "r") if size else np.zeros(0, np.uint8)
-    found = {}
+    found, spans = {}, []
     for name, entry in header.items():
         if name == METADATA:
             continue
@@ -69,6 +70,10 @@ def read(path: Path) -> dict[str, np.ndarray]:
         if end - begin != math.prod(shape) * dtype.itemsize:
             _refuse(path, f"{name} of shape {shape} in {end - begin} bytes")
         found[name] = content[start + begin : start + end].view(dtype).reshape(shape)
+        spans.append((begin, end, name))
+    for (_, end, one), (begin, _, other) in pairwise(sorted(spans)):
+        if begin < end:
+            _refuse(path, f"{one} and {other} in the same bytes")
     return found
 
 

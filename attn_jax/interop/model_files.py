@@ -182,7 +182,7 @@ def _name(path: tuple[Any, ...]) -> str:
 
 
 def _differences(expected: dict[str, Any], arrays: dict[str, Any]) -> list[str]:
-    """What a file lacks, has besides, or has in another shape."""
+    """What a file lacks, has besides, or has in another shape or kind of numbers."""
     lacking = [f"no {name}" for name in expected if name not in arrays]
     besides = [f"{name}, which has no place" for name in arrays if name not in expected]
     other = [
@@ -190,7 +190,14 @@ def _differences(expected: dict[str, Any], arrays: dict[str, Any]) -> list[str]:
         for name, value in expected.items()
         if name in arrays and arrays[name].shape != value.shape
     ]
-    return lacking + besides + other
+    kinds = [
+        f"{name} of {arrays[name].dtype} in place of {value.dtype}"
+        for name, value in expected.items()
+        if name in arrays
+        and jnp.issubdtype(arrays[name].dtype, jnp.floating)
+        != jnp.issubdtype(value.dtype, jnp.floating)
+    ]
+    return lacking + besides + other + kinds
 
 
 ARCHITECTURES: Table[Architecture] = Table(

@@ -103,7 +103,7 @@ def linear_attention(
     """
     check_qkv(q, k, v)
     options = {"feature_map": feature_map, "eps": eps, "normalize": normalize}
-    return over_mesh(_attend, q, k, v, mask or Mask(), options)
+    return over_mesh(_attend, q, k, v, as_mask(mask), options)
 
 
 def _attend(q, k, v, mask, feature_map, eps, normalize):

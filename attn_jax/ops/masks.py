@@ -9,7 +9,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -47,6 +47,13 @@ class Mask:
         return Mask(self.rules + as_mask(other).rules)
 
     __rand__ = __and__
+
+    def __bool__(self) -> NoReturn:
+        """Raises: of `a and b` Python would take b alone, and leave out a's rules."""
+        raise TypeError(
+            "mask: got `and`, `or`, `not` or `if` on a Mask; expected & between masks, "
+            "which are neither true nor false; ask `mask is None` whether there is one"
+        )
 
     def offset(self, start: int | Int[Array, "*b"]) -> "Mask":
         """Places the first query at absolute position `start`.

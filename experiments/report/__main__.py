@@ -12,9 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.common.errors import UserError, fail, of_the_system
-from experiments.common.interrupts import complain, sigterm_interrupts
-from experiments.common.programs import parser_of
+from experiments.common.errors import fail
+from experiments.common.programs import exit_code, parser_of
 from experiments.common.workdir import write_text
 from experiments.report.page import page
 from experiments.report.runs import read_runs
@@ -29,18 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     page_help = f"where the page goes (default: {OUTPUT})"
     parser.add_argument("--output", default=OUTPUT, metavar="FILE", help=page_help)
     chosen = parser.parse_args(arguments)
-    try:
-        with sigterm_interrupts():
-            output = _output(chosen.output)
-            write_text(output, page(read_runs(chosen.runs)))
-    except UserError as error:
-        return complain(error, 2)
-    except OSError as error:
-        return complain(of_the_system(error, chosen.output), 2)
-    except KeyboardInterrupt:
-        return complain(KeyboardInterrupt("stopped; no page was written"), 130)
-    print(chosen.output)
-    return 0
+
+    def write() -> None:
+        output = _output(chosen.output)
+        write_text(output, page(read_runs(chosen.runs)))
+        print(chosen.output)
+
+    return exit_code(write, chosen.output)
 
 
 def _output(path: str) -> Path:

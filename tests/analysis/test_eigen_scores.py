@@ -28,7 +28,7 @@ def kept(layer, head, valid):
 def batches(mask=None):
     """The sequences one by one, or in twos."""
     for part in (slice(0, 1), slice(1, 3)):
-        rule = mask and jax.tree.map(lambda x, part=part: x[part], mask)
+        rule = jax.tree.map(lambda x, part=part: x[part], mask)
         yield eigen.Batch(jnp.asarray(SCORES[:, part]), rule)
 
 

@@ -317,6 +317,48 @@ WRONG = {
         lambda: plots.attention_map(softmax(3, 3), axes=plots.panels(1, 2)[1]),
         "axes: got ndarray; expected the axes of one panel",
     ),
+    "labels that are numbers": (
+        lambda: plots.attention_map(softmax(3, 3), queries=[1, 2, 3]),
+        r"queries: got 1 of type int; expected strings; pass \[str\(x\) for x in q",
+    ),
+    "labels of a grid that are none": (
+        lambda: plots.head_grid(softmax(2, 3, 3), keys=[*"ab", None]),
+        "keys: got None of type NoneType; expected strings",
+    ),
+    "labels of overlaps that are numbers": (
+        lambda: plots.overlap_matrix(softmax(2, 2), labels=[1, 2]),
+        "labels: got 1 of type int; expected strings",
+    ),
+    "groups that are numbers": (
+        lambda: plots.overlap_matrix(softmax(2, 2), groups={6: 2}),
+        "groups: got 6 of type int; expected strings",
+    ),
+    "infinite weights": (
+        lambda: plots.attention_map(np.array([[1.0, np.inf]])),
+        "weights: got inf, 1 such in all; expected finite numbers",
+    ),
+    "complex weights": (
+        lambda: plots.head_grid({"a": softmax(2, 2) * 1j}),
+        r"weights\['a'\]: got dtype complex128; expected real numbers",
+    ),
+    "percentages": (
+        lambda: plots.overlap_matrix(np.array([[1.0005, 30.0]])),
+        "overlaps: got 30, 1 such in all; expected shares from 0 to 1",
+    ),
+    "negative shares": (
+        lambda: plots.weight_distributions({"a": np.array([1.0, -0.5])}, np.arange(3)),
+        r"shares\['a'\]: got -0.5, 1 such in all; expected shares >= 0",
+    ),
+    "a loss that is none": (
+        lambda: plots.quality_and_speed(
+            {"a": [1.0], "b": [2.0, np.nan]}, {"a": 1.0, "b": 1.0}
+        ),
+        r"losses\['b'\]: got NaN, 1 of 2; expected finite numbers; leave the name out",
+    ),
+    "an infinite speed": (
+        lambda: plots.quality_and_speed({"a": [1.0]}, {"a": np.inf}),
+        r"speeds\['a'\]: got inf, 1 such in all; expected finite numbers",
+    ),
     "nothing": (lambda: plots.loss_curves({}), "curves: got none"),
     "styles": (
         lambda: plots.loss_curves({"a": [[(0, 1.0)]]}, styles={}),

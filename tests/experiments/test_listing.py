@@ -143,4 +143,4 @@ def test_the_page_of_results_says_how_it_is_called(capsys, tmp_path):
     assert left.value.code == 0
     assert "python -m experiments.results runs/compare/demo" in capsys.readouterr().out
     assert results_page.main([str(tmp_path)]) == 2
-    assert f"RUN: got {tmp_path}; expected the directory of" in capsys.readouterr().err
+    assert f"RUN: got {tmp_path}; expected a finished run" in capsys.readouterr().err

@@ -264,7 +264,7 @@ def test_ctrl_c_leaves_nothing(runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("os.replace", interrupt)
     output = tmp_path / "away" / "page.html"
     assert main([str(runs[0]), "--output", str(output)]) == 130
-    assert capsys.readouterr().err == "error: stopped; no page was written\n"
+    assert capsys.readouterr().err == "stopped\n"
     assert list(output.parent.iterdir()) == []
 
 

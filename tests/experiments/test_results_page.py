@@ -1,11 +1,17 @@
 """docs/results.md and the sentences in it."""
 
+import copy
 import json
+
+import pytest
 
 from experiments import results as results_page
 from experiments.common.figures import redraw
+from experiments.common.workdir import write_json
 from experiments.compare.claims import claims
 from experiments.compare.table import notes
+
+DEMO = json.loads((results_page.SOURCES / "compare" / "demo.json").read_text("utf-8"))
 
 
 def row(model: str, *bits: float) -> dict:
@@ -39,8 +45,7 @@ def test_a_claim_is_looked_at_seed_by_seed():
 
 
 def test_a_row_that_was_trained_in_stages_is_marked():
-    demo = results_page.SOURCES / "compare" / "demo.json"
-    results = json.loads(demo.read_text("utf-8"))
+    results = copy.deepcopy(DEMO)
     assert not any("in stages" in note for note in notes(results))
     results["rows"][2]["runs"][0]["stages"] = [20, 40]
     marked = [note for note in notes(results) if "in stages" in note]
@@ -66,3 +71,60 @@ def test_a_run_that_names_itself_stands_under_that_name():
     assert results_page._title(results | {"title": "small-linear"}) == "small-linear"
     seeds = {"config": {"seeds": [0, 1]}}
     assert results_page._title(results | seeds) == "small-seeds2"
+
+
+@pytest.fixture
+def docs(tmp_path, monkeypatch):
+    """Docs of our own, with the demo, and a run of another config to be taken."""
+    for name in ("SOURCES", "FIGURES"):
+        monkeypatch.setattr(results_page, name, tmp_path / name)
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(results_page, "ROOT", tmp_path)
+    monkeypatch.setattr(results_page, "PAGE", tmp_path / "page.md")
+    run = tmp_path / "run"
+    write_json(run / "results.json", DEMO)
+    assert results_page.main([str(run)]) == 0
+    changed = {**DEMO, "config": {**DEMO["config"], "steps": 40}}
+    write_json(run / "results.json", changed)
+    return tmp_path, run
+
+
+def there(folder):
+    files = (path for path in folder.rglob("*") if path.suffix in (".json", ".png"))
+    return sorted(str(path.relative_to(folder)) for path in files)
+
+
+def test_a_run_of_another_config_stands_beside_or_replaces(docs, capsys):
+    folder, run = docs
+    assert there(folder / "SOURCES") == ["compare/demo.json"]
+    assert len(there(folder / "FIGURES")) == 2
+    assert results_page.main([str(run)]) == 2
+    said = capsys.readouterr().err
+    assert "compare/demo.json is of another config (steps: 1800 there, 40 now)" in said
+    assert results_page.main([str(run / "results.json"), "--title", "short"]) == 0
+    assert there(folder / "SOURCES") == ["compare/demo.json", "compare/short.json"]
+    page = (folder / "page.md").read_text("utf-8")
+    assert "## compare, demo" in page
+    assert "## compare, short" in page
+    assert results_page.main([str(run), "--replace"]) == 0
+    kept = json.loads((folder / "SOURCES" / "compare" / "demo.json").read_text("utf-8"))
+    assert kept["config"]["steps"] == 40
+
+
+def test_what_cannot_be_taken_leaves_nothing(docs, capsys):
+    folder, run = docs
+    before = there(folder / "SOURCES") + there(folder / "FIGURES")
+    wrong = {
+        "whose files don't fit (TypeError": {**DEMO, "preset": "bad", "rows": None},
+        "RUN: got 'nothing'; expected one of compare": {
+            **DEMO,
+            "experiment": "nothing",
+        },
+        "title: got 'x/../../up'": {**DEMO, "title": "x/../../up"},
+    }
+    for words, results in wrong.items():
+        write_json(run / "results.json", results)
+        assert results_page.main([str(run)]) == 2
+        assert words in capsys.readouterr().err
+    assert there(folder / "SOURCES") + there(folder / "FIGURES") == before
+    assert not (folder / "up.json").exists()

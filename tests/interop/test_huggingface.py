@@ -196,6 +196,12 @@ def with_config(directory, **changes):
     return huggingface.load_encoder(directory)
 
 
+def quantised(directory):
+    path, kind = directory / "model.safetensors", b'output.dense.weight": {"dtype": "'
+    path.write_bytes(path.read_bytes().replace(kind + b"F32", kind + b"I32"))
+    return huggingface.load_encoder(directory)
+
+
 def cut(directory, count):
     path = directory / "model.safetensors"
     path.write_bytes(path.read_bytes()[:count])
@@ -251,6 +257,10 @@ ERRORS = {
     "a file cut in its header": (
         lambda d: cut(d, 100),
         r"model.safetensors: got 100 bytes, with a header of",
+    ),
+    "weights that are quantised": (
+        quantised,
+        r"attention.output.dense.weight: got int32; expected floating numbers",
     ),
     "a file without a header": (
         lambda d: cut(d, 3),

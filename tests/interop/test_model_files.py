@@ -119,6 +119,14 @@ def unknown(folder, **content):
     return model_files.load_model(folder)
 
 
+def overlapping(folder):
+    """A file whose second array lies on the first."""
+    path = folder / "x.safetensors"
+    model_files.write_arrays(path, {"a": np.arange(4), "b": np.arange(4)})
+    path.write_bytes(path.read_bytes().replace(b"[32,64]", b"[16,48]"))
+    return model_files.read_arrays(path)
+
+
 def other(folder, change):
     """A saved model whose file has other arrays than its config says."""
     model_files.save_model(model("shared map"), folder)
@@ -162,6 +170,16 @@ ERRORS = {
         r"got x, which has no place; embedding.embedding of shape \(3, 6\) in place of "
         r"\(11, 8\); expected",
     ),
+    "whole numbers for weights": (
+        lambda d: other(
+            d,
+            lambda arrays: arrays.update(
+                {"embedding.embedding": np.ones((11, 8), np.int32)}
+            ),
+        ),
+        "got embedding.embedding of int32 in place of float32; expected the arrays",
+    ),
+    "arrays in the same bytes": (overlapping, "got a and b in the same bytes"),
     "a part of a model": (
         lambda d: model_files.save_model(model("encoder").stack, d),
         "model: got Stack; expected one of Decoder, Encoder, EncoderDecoder, Attention",

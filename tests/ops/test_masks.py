@@ -202,6 +202,18 @@ def test_none_is_full_on_either_side_of_a_conjunction():
         check(mask, [oracles.causal()], 5, 5)
 
 
+def test_a_mask_has_no_truth_and_says_how_to_join():
+    real = masks.padding(jnp.asarray(KEYS))
+    for use in (
+        lambda: masks.causal() and real,
+        lambda: masks.full() or real,
+        lambda: not real,
+        lambda: jax.jit(lambda mask: mask and masks.causal())(real),
+    ):
+        with pytest.raises(TypeError, match=r"mask: got `and`.*expected & between"):
+            use()
+
+
 def test_a_piece_of_the_queries_sees_what_its_rows_of_the_whole_see():
     """Window x segments x padding, prefilled in pieces."""
     n = 11

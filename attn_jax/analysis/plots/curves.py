@@ -14,6 +14,7 @@ from attn_jax.analysis.plots.style import (
     fail,
     legend,
     line_styles,
+    numbers,
     own_axes,
 )
 
@@ -47,11 +48,12 @@ def weight_distributions(
       axes: where to draw, without a legend; None is a figure with one.
 
     Raises:
-      ValueError: no shares, shares that aren't one a bin, or no edges of bins.
+      ValueError: no shares, shares that aren't one a bin or aren't from 0 up, or no
+        edges of bins.
       ImportError: matplotlib is not installed.
     """
     styles = _styles(shares, styles, "shares")
-    bounds = np.asarray(edges, np.float64)
+    bounds = numbers("edges", edges)
     if bounds.ndim != 1 or len(bounds) < 2 or not np.all(np.diff(bounds) > 0):
         fail(
             "edges",
@@ -59,20 +61,13 @@ def weight_distributions(
             "one row of two numbers or more that ascend",
             "pass those of the histogram",
         )
-    figure, target = own_axes(axes)
     widths = np.diff(bounds)
+    heights = {name: _shares(name, x, len(widths)) for name, x in shares.items()}
+    figure, target = own_axes(axes)
     if not np.allclose(widths, widths[0]):
         target.set_xscale("log", base=2)
         bounds = np.where(bounds > 0, bounds, bounds[1] / 2)
-    for name, share in shares.items():
-        values = np.asarray(share, np.float64)
-        if values.shape != widths.shape:
-            fail(
-                f"shares[{name!r}]",
-                f"shape {values.shape} for {len(bounds)} edges",
-                f"{len(widths)} numbers, one a bin",
-                "pass shares and edges of one histogram",
-            )
+    for name, values in heights.items():
         look = {key: styles[name][key] for key in LINE if key in styles[name]}
         target.stairs(values, bounds, label=name, **{"linewidth": 1.5, **look})
     target.set_xlabel("attention weight")
@@ -105,7 +100,7 @@ def spectra(
     styles = _styles(eigenvalues, styles, "eigenvalues", ordered=True)
     figure, target = own_axes(axes)
     for name, spectrum in eigenvalues.items():
-        values = np.asarray(spectrum, np.float64)
+        values = numbers(f"eigenvalues[{name!r}]", spectrum)
         if values.ndim != 1 or np.any(np.diff(values) > 1e-6 * values[:1]):
             fail(
                 f"eigenvalues[{name!r}]",
@@ -191,7 +186,8 @@ def quality_and_speed(
       axes: where to draw, without a legend; None is a figure with one.
 
     Raises:
-      ValueError: no losses, a name without seeds, or one without a speed.
+      ValueError: no losses, a name without seeds, one without a speed, or one of whose
+        numbers is not finite.
       ImportError: matplotlib is not installed.
     """
     styles = _styles(losses, styles, "losses")
@@ -203,8 +199,10 @@ def quality_and_speed(
             f"those of losses, {sorted(losses)}",
             "give each name both",
         )
-    figure, target = own_axes(axes)
     means = {name: _mean(name, values) for name, values in losses.items()}
+    for name, speed in speeds.items():
+        _check_finite(f"speeds[{name!r}]", speed)
+    figure, target = own_axes(axes)
     for name in sorted(means, key=lambda name: -means[name]):
         below, above = means[name] - min(losses[name]), max(losses[name]) - means[name]
         look = {"marker": "o", **styles[name], "linestyle": "none", "markersize": 7}
@@ -284,7 +282,34 @@ def _mean(name: str, values: Sequence[float]) -> float:
         fail(f"losses[{name!r}]", got, "numbers, one a seed", remedy)
     if not len(values):
         fail(f"losses[{name!r}]", "no number", "one a seed", "leave the name out")
+    _check_finite(f"losses[{name!r}]", values)
     return fmean(values)
+
+
+def _shares(name: str, share: Any, count: int) -> np.ndarray:
+    """The shares of so many bins, checked."""
+    name = f"shares[{name!r}]"
+    values = numbers(name, share)
+    if values.shape != (count,):
+        fail(
+            name,
+            f"shape {values.shape} for {count + 1} edges",
+            f"{count} numbers, one a bin",
+            "pass shares and edges of one histogram",
+        )
+    wrong = values[~(values >= 0)]
+    if wrong.size:
+        got = f"{wrong[0]:g}, {wrong.size} such in all"
+        fail(name, got, "shares >= 0", "pass those that weight_histogram returns")
+    return values
+
+
+def _check_finite(name: str, values: Any) -> None:
+    """What isn't finite would have a row in the legend and no mark."""
+    wrong = np.isnan(numbers(name, values))
+    if np.any(wrong):
+        got = f"NaN, {np.sum(wrong)} of {wrong.size}"
+        fail(name, got, "finite numbers", "leave the name out, or measure it again")
 
 
 def _finish(figure: Figure, axes: Axes | None) -> Figure:

@@ -1,6 +1,6 @@
 """Matrices: who attends to whom, and which spaces overlap."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,16 +14,19 @@ from attn_jax.analysis.plots.style import (
     fail,
     figure_of,
     new_figure,
+    numbers,
 )
 
 Matrix = Array | np.ndarray
-# White is no weight, and darker is more; what is NaN is hatched.
+# White is no weight, or one below 0, and darker is more; what is NaN is hatched.
 WEIGHTS = "Blues"
 SHARES = "viridis"
 # Inches: of the largest map, of its largest cell, and of what surrounds it.
 LARGEST, CELL, AROUND = 6.0, 0.5, 1.6
 # Characters of a token that are shown, and columns whose numbers are.
 LONGEST, NUMBERS = 14, 12
+# What rounding may add to an overlap.
+ROUNDING = 1e-3
 
 
 def attention_map(
@@ -42,19 +45,20 @@ def attention_map(
         attention_map(jnp.where(allowed, weights, jnp.nan))
 
     Args:
-      weights: of one head.
-      queries: a token each; None numbers them.
+      weights: of one head; white is 0 and what is below.
+      queries: a token each, a string; None numbers them.
       keys: likewise; None is the queries where there are as many.
       largest: the darkest weight; None is the largest there is.
       axes: where to draw; None is a figure with a scale beside it.
 
     Raises:
-      ValueError: weights that are no matrix; labels that aren't one a row or column.
+      ValueError: weights that are no matrix, or are infinite or complex; labels that
+        aren't strings, one a row or column.
       ImportError: matplotlib is not installed.
     """
     values = _matrix("weights", weights, "t s")
     t, s = values.shape
-    queries, keys = _visible(queries), _visible(keys)
+    queries, keys = _visible("queries", queries), _visible("keys", keys)
     keys = queries if keys is None and t == s else keys
     cell = min(CELL, LARGEST / max(t, s, 1))
     if axes is None:
@@ -92,12 +96,12 @@ def head_grid(
       queries, keys: as in `attention_map`, for all of them.
 
     Raises:
-      ValueError: weights of other shapes, or none; labels that aren't one a row or
-        column.
+      ValueError: weights of other shapes, infinite or complex ones, or none; labels
+        that aren't strings, one a row or column.
       ImportError: matplotlib is not installed.
     """
     maps, columns = _named_maps(weights)
-    queries, keys = _visible(queries), _visible(keys)
+    queries, keys = _visible("queries", queries), _visible("keys", keys)
     values = {name: _matrix(f"weights[{name!r}]", w, "t s") for name, w in maps.items()}
     size = min((WIDTH - 1.0) / columns, 3.4)
     rows = -(-len(maps) // columns)
@@ -138,16 +142,23 @@ def overlap_matrix(
 
     Args:
       overlaps: a row and a column each.
-      labels: of both; None numbers them from 1.
+      labels: of both, strings; None numbers them from 1.
       groups: how many of them belong together and what they are called, in their order:
         layers of a model. Lines part them; there are no labels then.
       axes: where to draw; None is a figure with a scale beside it.
 
     Raises:
-      ValueError: overlaps that are no matrix; labels or groups that don't cover it.
+      ValueError: overlaps that are no matrix, or lie outside of 0 to 1; labels or
+        groups that don't cover it, or aren't strings.
       ImportError: matplotlib is not installed.
     """
     values = _matrix("overlaps", overlaps, "n m")
+    outside = values[(values < -ROUNDING) | (values > 1 + ROUNDING)]
+    if outside.size:
+        got = f"{outside[0]:g}, {outside.size} such in all"
+        fail("overlaps", got, "shares from 0 to 1", "divide, as percentages by 100")
+    labels = _strings("labels", labels)
+    _strings("groups", groups)
     n, m = values.shape
     if axes is None:
         width = min(max(0.55 * m, 2.4), LARGEST)
@@ -171,7 +182,7 @@ def overlap_matrix(
 
 
 def _matrix(name: str, x: Any, layout: str) -> np.ndarray:
-    values = np.asarray(x, np.float64)
+    values = numbers(name, x)
     if values.ndim != 2:
         fail(
             name,
@@ -187,7 +198,7 @@ def _named_maps(weights: Any) -> tuple[dict[str, Any], int]:
     if isinstance(weights, Mapping):
         maps, columns = dict(weights), min(len(weights), 4)
     else:
-        values = np.asarray(weights, np.float64)
+        values = numbers("weights", weights)
         if values.ndim not in (3, 4):
             fail(
                 "weights",
@@ -282,9 +293,20 @@ def _room(labels: Sequence[str] | None) -> float:
     return 0.08 * max((len(label) for label in labels or ()), default=0)
 
 
-def _visible(tokens: Sequence[str] | None) -> list[str] | None:
+def _visible(name: str, tokens: Sequence[str] | None) -> list[str] | None:
     """Tokens with their blanks shown, and no formula read into a dollar sign."""
+    tokens = _strings(name, tokens)
     return None if tokens is None else [_shown(token) for token in tokens]
+
+
+def _strings(name: str, labels: Iterable[str] | None) -> list[str] | None:
+    """Labels, checked."""
+    labels = None if labels is None else list(labels)
+    for label in labels or ():
+        if not isinstance(label, str):
+            got = f"{label!r} of type {type(label).__name__}"
+            fail(name, got, "strings", f"pass [str(x) for x in {name}], or None")
+    return labels
 
 
 def _shown(token: str) -> str:

@@ -155,6 +155,19 @@ def figure_of(axes: Axes) -> Figure:
     return figure
 
 
+def numbers(name: str, x: Any) -> np.ndarray:
+    """As float64; NaN is left in. Raises for what has no place on an axis."""
+    values = np.asarray(x)
+    if np.iscomplexobj(values):
+        remedy = "take its size with abs, or its real part"
+        fail(name, f"dtype {values.dtype}", "real numbers", remedy)
+    values = np.asarray(values, np.float64)
+    if np.any(np.isinf(values)):
+        got = f"{values[np.isinf(values)][0]}, {np.isinf(values).sum()} such in all"
+        fail(name, got, "finite numbers", "look for what overflowed, or draw it as NaN")
+    return values
+
+
 def fail(name: str, got: str, expected: str, remedy: str) -> NoReturn:
     """Raises a ValueError that says what to do."""
     raise ValueError(f"{name}: got {got}; expected {expected}; {remedy}")
