@@ -86,8 +86,8 @@ def _finished(source: Path) -> dict[str, Any]:
     if results is None:
         expected = "a finished run, with its results.json"
         fail("RUN", str(source.parent), expected, "pass runs/EXPERIMENT/PRESET")
-    known = [each.name for each in listing.experiments()]
-    check_name("RUN", str(results.get("experiment")), known, remedy="pass one of these")
+    name = str(results.get("experiment"))
+    check_name("RUN", name, listing.names(), remedy="pass one of these")
     return results
 
 

@@ -49,8 +49,12 @@ class Program(NamedTuple):
 
 def experiments(root: Path = ROOT) -> list[Experiment]:
     """Every folder that has presets."""
-    folders = sorted(path.parent for path in root.glob(f"*/{CONFIG}"))
-    return [_experiment(folder) for folder in folders]
+    return [_experiment(root / name) for name in names(root)]
+
+
+def names(root: Path = ROOT) -> list[str]:
+    """Of the experiments, without reading what they say of themselves."""
+    return sorted(path.parent.name for path in root.glob(f"*/{CONFIG}"))
 
 
 def programs(root: Path = ROOT) -> list[Program]:

@@ -148,8 +148,7 @@ def _shown(values: Sequence[float | None]) -> list[int]:
         there = [i for i in stretch if values[i] is not None]
         chosen.update(lost[:1])
         if there:
-            chosen |= {min(there, key=values.__getitem__)}
-            chosen |= {max(there, key=values.__getitem__)}
+            chosen.update(pick(there, key=values.__getitem__) for pick in (min, max))
     return sorted(chosen)
 
 

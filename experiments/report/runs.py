@@ -160,7 +160,7 @@ def _config(place: Path) -> dict[str, Any]:
     if found is not None:
         return found
     of_runs = [
-        read_json(path / "config.json") or {} for path in _of_a_grid(place).values()
+        read_json(path / "config.json") or {} for path in of_a_grid(place).values()
     ]
     first = of_runs[0] if of_runs else {}
     return {
@@ -170,9 +170,9 @@ def _config(place: Path) -> dict[str, Any]:
     }
 
 
-def _of_a_grid(place: Path) -> dict[tuple[str, int], Path]:
+def of_a_grid(place: Path) -> dict[tuple[str, int], Path]:
     """The runs that have a directory of their own, by row and seed."""
-    found = {row_and_seed(path): path for path in sorted(place.iterdir())}
+    found = {row_and_seed(path): path for path in sorted(place.glob("*"))}
     return {who: path for who, path in found.items() if who is not None}
 
 
@@ -182,7 +182,7 @@ def _lines(place: Path) -> list[Line]:
     for numbers in _numbers(place):
         row = str(numbers.get("model", numbers.get("name", "")))
         found.append(Line(row, numbers.get("seed"), numbers["step"], numbers))
-    for (row, seed), path in _of_a_grid(place).items():
+    for (row, seed), path in of_a_grid(place).items():
         found += [Line(row, seed, line["step"], line) for line in _numbers(path)]
     for line in found:
         if not isinstance(line.step, int):

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.common.grid import numbers_of, row_and_seed
-from experiments.report.runs import Run, holders, readable
+from experiments.common.grid import numbers_of
+from experiments.report.runs import Run, holders, of_a_grid, readable
 
 # What a model wrote, among the texts of a sample; the others were given.
 WRITTEN = "translation"
@@ -46,7 +46,7 @@ def _of(run: Run) -> Iterator[tuple[str, dict[str, str], str]]:
 
 def _finished(run: Run) -> Iterator[tuple[str, dict[str, Any]]]:
     """Runs of a grid, whose results keep numbers alone."""
-    for path in sorted(run.path.glob("*-seed*")):
-        own, numbers = row_and_seed(path), numbers_of(path)
-        if own is not None and numbers and numbers.get("sample"):
-            yield own[0], numbers
+    for (row, _), path in of_a_grid(run.path).items():
+        numbers = numbers_of(path)
+        if numbers and numbers.get("sample"):
+            yield row, numbers

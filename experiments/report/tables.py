@@ -98,8 +98,8 @@ def notes(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
 
 def _own(run: Run) -> Any:
     """The module of a run's experiment that makes its tables; None without results."""
-    name = run.results.get("experiment", "")
-    if not name or listing.find(name) is None:
+    name = run.results.get("experiment")
+    if name not in listing.names():
         return None
     return importlib.import_module(f"experiments.{name}.table")
 
